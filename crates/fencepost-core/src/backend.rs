@@ -1,0 +1,284 @@
+//! The contract between the core and the backends: two traits, and the data that crosses them.
+//!
+//! Users never touch the traits; they hold a [`Lock`](crate::Lock) and a [`Lease`](crate::Lease).
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, Result};
+use crate::name::{LockName, NamePrefix};
+use crate::profile::Profile;
+use crate::token::{FencingToken, HolderId};
+
+/// A place where locks are kept.
+///
+/// # Contract
+/// - At most one holder at a time inside a holder's deadline; tokens grow in the order of the grants.
+/// - Waiting is the backend's: it waits in the store, by a push or a queue, and never in a loop of tries.
+/// - Time is the core's: a backend says when the request that earned a term was sent, and the core computes deadlines.
+/// - A holder is one attempt; the store never takes two attempts of one process for the same holder.
+/// - Every call may be dropped at any point and leaves nothing behind: no holder, no waiter, no session.
+#[async_trait]
+pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
+    /// What this backend promises.
+    fn profile(&self) -> &Profile;
+
+    /// The clock that deadlines and pauses are counted on.
+    fn clock(&self) -> &Clock;
+
+    /// Takes the lock, waiting for it as the request says.
+    ///
+    /// # Cancel safety
+    /// Dropping the call leaves no holder and no waiter, at the latest when the store can be reached again or the ttl
+    /// has run out.
+    ///
+    /// # Errors
+    /// `Contended` when it is held and the wait is over; `Indeterminate` when the store may have granted it.
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Box<dyn Claim>>;
+
+    /// Looks at one lock, changing nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    async fn inspect(&self, name: &LockName) -> Result<LockState>;
+
+    /// Looks at every lock that is not free and whose name begins with `prefix`, in the order of the names.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    async fn list(&self, prefix: &NamePrefix) -> Result<Vec<LockState>>;
+
+    /// Takes the lease with `token` away from its holder; a newer one is never hit.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have taken it away.
+    ///
+    /// # Errors
+    /// `Unsupported` where the profile says so.
+    async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked>;
+
+    /// Makes the next token at least `to`; never lowers it.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have raised it.
+    async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()>;
+
+    /// Gives a lease back for a holder whose process is gone.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have given it back.
+    ///
+    /// # Errors
+    /// `Lost` when the lease is not the holder's any more; nothing has changed then.
+    async fn give_back(&self, handover: &Handover) -> Result<()>;
+}
+
+/// One live claim inside one store.
+#[async_trait]
+pub trait Claim: fmt::Debug + Send + 'static {
+    /// What the store granted.
+    fn grant(&self) -> &Grant;
+
+    /// Makes the store promise another term. Never called where the grant has no ttl.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been carried out; the next one repairs that.
+    ///
+    /// # Errors
+    /// `Lost` when the store says that the lease is gone; any other kind when that is not known.
+    async fn renew(&mut self) -> Result<Renewal>;
+
+    /// Ends when the store says that the lease is gone; never where it cannot tell. Does not borrow the claim, so that
+    /// it is heard while a renewal hangs.
+    fn lost(&self) -> BoxFuture<'static, Error>;
+
+    /// The descriptors that the lock hangs on, for whoever must outlive this process.
+    fn descriptors(&self) -> Vec<Descriptor>;
+
+    /// What another process needs to give the lease back; `None` where closing the descriptors does it.
+    fn handover(&self) -> Option<Handover>;
+
+    /// Gives the lease back.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have given it back; the ttl bounds it.
+    ///
+    /// # Errors
+    /// `Lost` when the lease was not ours any more.
+    async fn release(self: Box<Self>) -> Result<()>;
+}
+
+/// What to acquire, and how.
+#[derive(Clone, Debug)]
+pub struct AcquireRequest {
+    /// The lock.
+    pub name: LockName,
+    /// Who asks; fresh for each attempt.
+    pub holder: HolderId,
+    /// The holder in words, for people.
+    pub label: String,
+    /// The length of lease asked for. The store may give another one, and the grant says which.
+    pub ttl: Duration,
+    /// How long to keep the lock taken at least, counted from the grant, even if it is released sooner.
+    pub at_least: Option<Duration>,
+    /// How long to wait.
+    pub wait: Wait,
+}
+
+/// How long to wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until this moment.
+    Until(Moment),
+    /// Until it is free.
+    Forever,
+}
+
+impl Wait {
+    /// The moment when to give up, where there is one; now for [`Wait::No`].
+    pub fn give_up_at(self, now: Moment) -> Option<Moment> {
+        match self {
+            Self::No => Some(now),
+            Self::Until(at) => Some(at),
+            Self::Forever => None,
+        }
+    }
+}
+
+/// What a store granted.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The lock.
+    pub name: LockName,
+    /// Who holds it.
+    pub holder: HolderId,
+    /// The token of this grant.
+    pub token: FencingToken,
+    /// The length of lease that the store really gave; `None` if it does not run out.
+    pub ttl: Option<Duration>,
+    /// When the request that earned it was sent.
+    pub counted_from: Moment,
+}
+
+/// What a store granted on renewal.
+#[derive(Clone, Copy, Debug)]
+pub struct Renewal {
+    /// The length of lease that the store really gave; `None` if it does not run out.
+    pub ttl: Option<Duration>,
+    /// When the request that earned it was sent.
+    pub counted_from: Moment,
+}
+
+/// A descriptor that a lock hangs on: it stays taken until the last clone of this, and every duplicate, is closed.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The descriptor.
+    pub fd: Arc<OwnedFd>,
+    /// Whether a command that runs under the lock may inherit it (a file yes, a server connection never).
+    pub inheritable: bool,
+}
+
+/// What another process needs to give a lease back. Contains no secrets: those are in the backend's URL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// The lock.
+    pub lock: LockName,
+    /// Who held it.
+    pub holder: HolderId,
+    /// The token of the lease.
+    pub token: FencingToken,
+    /// What else the backend needs; its own affair.
+    pub detail: Option<String>,
+}
+
+/// What became of an attempt to take a lease away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// The lease has been taken away.
+    Done,
+    /// Nobody holds the lock with that token; nothing has changed.
+    NotCurrent,
+}
+
+/// One lock, as an onlooker sees it.
+#[derive(Clone, Debug)]
+pub struct LockState {
+    /// The lock.
+    pub name: LockName,
+    /// Whether it can be had.
+    pub status: Status,
+    /// The holder, where it is held.
+    pub holder: Option<HolderId>,
+    /// The holder in words.
+    pub label: Option<String>,
+    /// The token of the present lease, or of the one that the lock rests from.
+    pub token: Option<FencingToken>,
+    /// When it was granted: microseconds since 1970.
+    pub since_micros: Option<u64>,
+    /// How long until it is free if nothing is done.
+    pub remaining: Option<Duration>,
+    /// Who waits, in order where there is one.
+    pub waiters: Vec<Waiter>,
+}
+
+impl LockState {
+    /// A lock that nobody holds.
+    pub fn free(name: LockName) -> Self {
+        Self {
+            name,
+            status: Status::Free,
+            holder: None,
+            label: None,
+            token: None,
+            since_micros: None,
+            remaining: None,
+            waiters: Vec::new(),
+        }
+    }
+}
+
+/// Whether a lock can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Status {
+    /// Somebody holds it.
+    Held,
+    /// Nobody holds it.
+    Free,
+    /// Its holder has released it, and it stays taken a while as that holder asked.
+    Resting,
+    /// The store may have lost data and grants nothing yet.
+    Quarantined,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Held => "held",
+            Self::Free => "free",
+            Self::Resting => "resting",
+            Self::Quarantined => "quarantined",
+        })
+    }
+}
+
+/// Somebody who waits for a lock.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    /// Who, where the store knows.
+    pub holder: Option<HolderId>,
+    /// The waiter in words.
+    pub label: Option<String>,
+    /// Since when: microseconds since 1970.
+    pub since_micros: Option<u64>,
+}

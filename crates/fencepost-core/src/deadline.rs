@@ -1,0 +1,139 @@
+//! How long a holder may believe in its lease, and how often the lease is renewed. Pure arithmetic.
+//!
+//! Invariant: a deadline is counted from before the request that earned it was sent, so it ends before the store can
+//! have given the lock to anybody else.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// What is subtracted for the resolution of the clocks and for being woken late.
+const DELTA: Duration = Duration::from_millis(2);
+
+/// Relative rate error between the holder's clock and the store's that is allowed for, as a divisor: one in a thousand
+/// (NTP slews at most half of that on either side).
+const RATE_DIVISOR: u32 = 1_000;
+
+/// The longest default time between SIGTERM and SIGKILL.
+const GRACE_MOST: Duration = Duration::from_secs(5);
+
+/// The moment by which a holder must have finished acting; never for a lease that cannot run out.
+///
+/// With a request sent at `s` and a term of `T` promised by the store, it is `s + T(1 - 1/1000) - 2 ms`: at any earlier
+/// moment the store has not freed the lock, because it applied the request after `s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Option<Moment>);
+
+impl Deadline {
+    /// The lease does not run out.
+    pub const NEVER: Self = Self(None);
+
+    /// The deadline of a term of `ttl` whose request was sent at `counted_from`.
+    pub fn of(counted_from: Moment, ttl: Option<Duration>) -> Self {
+        Self(ttl.map(|ttl| counted_from.after((ttl - ttl / RATE_DIVISOR).saturating_sub(DELTA))))
+    }
+
+    /// The deadline at `moment`.
+    pub fn at(moment: Moment) -> Self {
+        Self(Some(moment))
+    }
+
+    /// The moment itself.
+    pub fn moment(self) -> Option<Moment> {
+        self.0
+    }
+
+    /// Whether it has come.
+    pub fn passed(self, now: Moment) -> bool {
+        self.0.is_some_and(|deadline| now >= deadline)
+    }
+
+    /// The time left; `None` if it never comes.
+    pub fn remaining(self, now: Moment) -> Option<Duration> {
+        self.0.map(|deadline| deadline.since(now))
+    }
+
+    /// The later of two.
+    pub fn latest(self, other: Self) -> Self {
+        Self(self.0.zip(other.0).map(|(ours, theirs)| ours.max(theirs)))
+    }
+}
+
+/// The time between SIGTERM and SIGKILL where none was asked for: five seconds or a quarter of the lease, whichever is
+/// less.
+pub fn default_grace(ttl: Duration) -> Duration {
+    GRACE_MOST.min(ttl / 4)
+}
+
+/// When to renew: so often that a lost try or two never bring a healthy holder near its deadline less the grace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cadence {
+    period: Duration,
+}
+
+impl Cadence {
+    /// The cadence for a term of `ttl` with a stop that takes up to `grace`.
+    pub fn new(ttl: Duration, grace: Duration) -> Self {
+        Self { period: ttl.saturating_sub(grace) / 4 }
+    }
+
+    /// When to renew a term that was counted from `counted_from`.
+    pub fn next(self, counted_from: Moment) -> Moment {
+        counted_from.after(self.period)
+    }
+
+    /// When a try that begins at `now` is given up.
+    pub fn give_up_at(self, now: Moment) -> Moment {
+        now.after(self.period / 2)
+    }
+
+    /// When to try again after `failures` failures in a row: soon, then less often, and always well before `deadline`.
+    pub fn retry_at(self, now: Moment, failures: u32, deadline: Deadline) -> Moment {
+        let pause = (self.period / 16) * 2_u32.saturating_pow(failures.saturating_sub(1).min(4));
+        let pause = deadline.remaining(now).map_or(pause, |left| pause.min(left / 4));
+        now.after(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn deadline_ends_before_the_term() {
+        let sent = Moment::from_nanos(1_000);
+        let deadline = Deadline::of(sent, Some(Duration::from_secs(10))).moment().unwrap();
+        assert_eq!(deadline.since(sent), Duration::from_millis(9_988));
+    }
+
+    #[test]
+    fn lease_without_ttl_never_ends() {
+        let deadline = Deadline::of(Moment::from_nanos(5), None);
+        assert!(!deadline.passed(Moment::from_nanos(u64::MAX)));
+        assert_eq!(deadline.remaining(Moment::from_nanos(0)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_term_ends_within_itself(sent in 0..u64::MAX / 4, ttl_ms in 0..1_000_000_000_u64) {
+            let (sent, ttl) = (Moment::from_nanos(sent), Duration::from_millis(ttl_ms));
+            let deadline = Deadline::of(sent, Some(ttl)).moment().unwrap();
+            prop_assert!(deadline >= sent && deadline <= sent.after(ttl));
+            prop_assert!(ttl < Duration::from_millis(3) || deadline < sent.after(ttl));
+        }
+
+        #[test]
+        fn two_lost_tries_leave_the_grace(ttl_ms in 1_000..3_600_000_u64) {
+            let ttl = Duration::from_millis(ttl_ms);
+            let (sent, grace) = (Moment::from_nanos(0), default_grace(ttl));
+            let cadence = Cadence::new(ttl, grace);
+            let deadline = Deadline::of(sent, Some(ttl));
+            let mut now = cadence.next(sent);
+            for failures in 1..=2 {
+                now = cadence.retry_at(cadence.give_up_at(now), failures, deadline);
+            }
+            prop_assert!(cadence.give_up_at(now) < deadline.moment().unwrap().before(grace));
+        }
+    }
+}

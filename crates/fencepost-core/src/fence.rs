@@ -1,0 +1,168 @@
+//! The other half of a lock: the check inside the protected system.
+//!
+//! A lock decides who may start. Only a number that the protected system checks stops a holder that was paused past its
+//! lease and does not know it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+
+use crate::clock::lock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::token::FencingToken;
+
+/// Who a stamp says the holder is: text of 0 to 64 bytes of `[A-Za-z0-9-]`; a [`HolderId`](crate::HolderId) is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StampHolder(String);
+
+impl StampHolder {
+    /// The holder with this text.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when it is longer or has other characters.
+    pub fn new(text: impl Into<String>) -> Result<Self> {
+        let text = text.into();
+        let fits = text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if fits {
+            return Ok(Self(text));
+        }
+        let what = format!("{text:?} is not 0 to 64 letters, digits and hyphens");
+        Err(Error::new(ErrorKind::InvalidArgument, "read the holder of a stamp", what))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<crate::token::HolderId> for StampHolder {
+    fn from(holder: crate::token::HolderId) -> Self {
+        Self(holder.to_string())
+    }
+}
+
+/// What a holder shows to a fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The lock that protects the resource.
+    pub lock: LockName,
+    /// The token of the holder's grant.
+    pub token: FencingToken,
+    /// The holder; two holders with one token are told apart by it.
+    pub holder: StampHolder,
+}
+
+/// The highest stamp that a fence has sealed for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its token.
+    pub token: FencingToken,
+    /// Its holder.
+    pub holder: StampHolder,
+}
+
+impl Mark {
+    /// What sealing `stamp` over `mark` leaves: the stamp, if its token is greater, or equal with the same holder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stale`] with the mark in the message.
+    pub fn sealed(mark: Option<&Self>, stamp: &Stamp) -> Result<Self> {
+        match mark {
+            Some(mark)
+                if stamp.token < mark.token || (stamp.token == mark.token && stamp.holder != mark.holder) =>
+            {
+                Err(mark.refusal("seal the fence", stamp))
+            }
+            _ => Ok(Self { token: stamp.token, holder: stamp.holder.clone() }),
+        }
+    }
+
+    /// Accepts `stamp` if it is exactly the sealed one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stale`] with the mark in the message, also for a greater token that was never sealed.
+    pub fn checked(mark: Option<&Self>, stamp: &Stamp) -> Result<()> {
+        match mark {
+            Some(mark) if mark.token == stamp.token && mark.holder == stamp.holder => Ok(()),
+            Some(mark) if mark.token >= stamp.token => Err(mark.refusal("check the stamp", stamp)),
+            _ => {
+                let what = format!("token {} was never sealed", stamp.token);
+                Err(Error::new(ErrorKind::Stale, "check the stamp", what).on(&stamp.lock).hint("seal first"))
+            }
+        }
+    }
+
+    fn refusal(&self, operation: &'static str, stamp: &Stamp) -> Error {
+        let what = if self.token == stamp.token {
+            format!("token {} is sealed for another holder", stamp.token)
+        } else {
+            format!("token {} is stale, the mark is {}", stamp.token, self.token)
+        };
+        let lift = format!("`fencepost lift` makes the next token greater than {}", self.token);
+        Error::new(ErrorKind::Stale, operation, what).on(&stamp.lock).hint(lift)
+    }
+}
+
+/// The check inside one protected system.
+///
+/// # Contract
+/// The mark lives in the same atomic and durable domain as the data. Sealing before the first read makes the critical
+/// sections of all holders serial in the order of their tokens; a check without a seal loses updates.
+#[async_trait]
+pub trait Fence: fmt::Debug + fmt::Display + Send + Sync {
+    /// Raises the mark to `stamp`. The same stamp again changes nothing.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have raised the mark.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stale`] when the mark is higher, or equal with another holder.
+    async fn seal(&self, stamp: &Stamp) -> Result<()>;
+
+    /// Accepts exactly the sealed stamp, and never raises the mark.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stale`] for any other stamp.
+    async fn check(&self, stamp: &Stamp) -> Result<()>;
+
+    /// The mark of `lock`.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    async fn mark(&self, lock: &LockName) -> Result<Option<Mark>>;
+}
+
+/// A fence in this process's memory: the reference for what the others must do.
+#[derive(Debug, Default)]
+pub struct MemoryFence(Mutex<BTreeMap<LockName, Mark>>);
+
+impl fmt::Display for MemoryFence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory:")
+    }
+}
+
+#[async_trait]
+impl Fence for MemoryFence {
+    async fn seal(&self, stamp: &Stamp) -> Result<()> {
+        let mut marks = lock(&self.0);
+        let mark = Mark::sealed(marks.get(&stamp.lock), stamp)?;
+        marks.insert(stamp.lock.clone(), mark);
+        Ok(())
+    }
+
+    async fn check(&self, stamp: &Stamp) -> Result<()> {
+        Mark::checked(lock(&self.0).get(&stamp.lock), stamp)
+    }
+
+    async fn mark(&self, name: &LockName) -> Result<Option<Mark>> {
+        Ok(lock(&self.0).get(name).cloned())
+    }
+}

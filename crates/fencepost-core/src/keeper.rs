@@ -1,0 +1,212 @@
+//! What keeps a lease: a pure state machine that says when to renew and when the lease counts as lost.
+//!
+//! It does nothing itself and reads no clock; `lease.rs` drives it on fencepost's own thread. Invariants: a lease that
+//! was lost is never held again, and only an acknowledged renewal moves the deadline.
+
+use std::time::Duration;
+
+use crate::backend::Renewal;
+use crate::clock::Moment;
+use crate::deadline::{Cadence, Deadline};
+use crate::error::{Error, ErrorKind, LossReason};
+
+/// The state of one lease's keeping.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    deadline: Deadline,
+    grace: Option<Duration>,
+    cadence: Option<Cadence>,
+    phase: Phase,
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Held, and nothing to do until then.
+    Resting(Option<Moment>),
+    /// A renewal is under way, given up at that moment.
+    Renewing,
+    /// Gone.
+    Lost,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The moment that was waited for has come, or a renewal has taken too long.
+    Woke,
+    /// The store has acknowledged a renewal.
+    Renewed(Renewal),
+    /// A renewal has failed.
+    Failed(Error),
+    /// The store says that the lease is gone.
+    Gone(Error),
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Nothing before that moment; nothing at all with `None`.
+    Wait(Option<Moment>),
+    /// Renew, and give up at that moment.
+    Renew(Moment),
+    /// Tell the holder that the lease is lost.
+    Lose(Error),
+}
+
+impl Keeper {
+    /// The keeping of a term that was just granted. `grace` is what a stop of the holder's work takes.
+    pub(crate) fn new(term: Renewal, grace: Option<Duration>) -> Self {
+        let mut keeper = Self {
+            deadline: Deadline::NEVER,
+            grace,
+            cadence: None,
+            phase: Phase::Resting(None),
+            failures: 0,
+        };
+        keeper.enter(term);
+        keeper
+    }
+
+    /// Until when the holder may believe in its lease.
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    /// What to do, given what happened.
+    pub(crate) fn step(&mut self, now: Moment, event: Event) -> Action {
+        if self.phase == Phase::Lost {
+            return Action::Wait(None);
+        }
+        if let Event::Gone(error) = event {
+            return self.lose(error);
+        }
+        // An acknowledgement that arrives after the deadline comes too late: the store may have granted anew before it.
+        if self.deadline.passed(now) {
+            return self.lose(Error::lost(LossReason::Deadline, "it was not renewed before its deadline"));
+        }
+        match event {
+            Event::Renewed(term) => self.enter(term),
+            Event::Failed(error) if error.kind() == ErrorKind::Lost => return self.lose(error),
+            Event::Failed(_) => self.retry(now),
+            Event::Woke if self.phase == Phase::Renewing => self.retry(now),
+            Event::Woke | Event::Gone(_) => {}
+        }
+        self.next(now)
+    }
+
+    fn next(&mut self, now: Moment) -> Action {
+        match (self.phase, self.cadence) {
+            (Phase::Resting(Some(at)), Some(cadence)) if now >= at => {
+                self.phase = Phase::Renewing;
+                Action::Renew(self.within_deadline(cadence.give_up_at(now)))
+            }
+            (Phase::Resting(Some(at)), _) => Action::Wait(Some(self.within_deadline(at))),
+            _ => Action::Wait(self.deadline.moment()),
+        }
+    }
+
+    fn enter(&mut self, term: Renewal) {
+        self.failures = 0;
+        self.cadence = term.ttl.map(|ttl| {
+            let grace = self.grace.unwrap_or_else(|| crate::deadline::default_grace(ttl));
+            Cadence::new(ttl, grace)
+        });
+        self.deadline = match self.deadline {
+            Deadline::NEVER => Deadline::of(term.counted_from, term.ttl),
+            deadline => deadline.latest(Deadline::of(term.counted_from, term.ttl)),
+        };
+        self.phase = Phase::Resting(self.cadence.map(|cadence| cadence.next(term.counted_from)));
+    }
+
+    fn retry(&mut self, now: Moment) {
+        self.failures += 1;
+        let at = self.cadence.map(|cadence| cadence.retry_at(now, self.failures, self.deadline));
+        self.phase = Phase::Resting(at);
+    }
+
+    fn lose(&mut self, error: Error) -> Action {
+        self.phase = Phase::Lost;
+        Action::Lose(error)
+    }
+
+    fn within_deadline(&self, at: Moment) -> Moment {
+        self.deadline.moment().map_or(at, |deadline| at.min(deadline))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TTL: Duration = Duration::from_secs(8);
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_nanos(ms * 1_000_000)
+    }
+
+    fn term(ms: u64) -> Renewal {
+        Renewal { ttl: Some(TTL), counted_from: at(ms) }
+    }
+
+    fn failure() -> Event {
+        Event::Failed(Error::new(ErrorKind::Unavailable, "renew the lease", "nobody there"))
+    }
+
+    #[test]
+    fn healthy_lease_is_renewed_well_before_its_deadline() {
+        let mut keeper = Keeper::new(term(0), None);
+        let Action::Wait(Some(first)) = keeper.step(at(1), Event::Woke) else { panic!("it waits") };
+        assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
+        assert!(first < at(2_000));
+    }
+
+    #[test]
+    fn late_acknowledgement_is_a_loss() {
+        let mut keeper = Keeper::new(term(0), None);
+        keeper.step(at(2_000), Event::Woke);
+        assert!(matches!(keeper.step(at(8_000), Event::Renewed(term(7_999))), Action::Lose(_)));
+        assert!(matches!(keeper.step(at(8_001), Event::Renewed(term(8_000))), Action::Wait(None)));
+    }
+
+    #[test]
+    fn refused_renewal_is_a_loss_at_once() {
+        let mut keeper = Keeper::new(term(0), None);
+        keeper.step(at(2_000), Event::Woke);
+        let refused = Event::Failed(Error::lost(LossReason::Expired, "somebody else holds it"));
+        assert!(matches!(keeper.step(at(2_001), refused), Action::Lose(_)));
+    }
+
+    #[test]
+    fn lease_without_ttl_is_never_renewed() {
+        let mut keeper = Keeper::new(Renewal { ttl: None, counted_from: at(0) }, None);
+        assert!(matches!(keeper.step(at(1), Event::Woke), Action::Wait(None)));
+    }
+
+    proptest! {
+        /// Whatever the store answers, and however late: lost by the deadline of the last acknowledged term, once.
+        #[test]
+        fn no_history_outlives_its_last_acknowledged_term(steps in prop::collection::vec((0..3_u8, 0..3_000_u64), 1..60)) {
+            let mut keeper = Keeper::new(term(0), None);
+            let (mut now, mut acknowledged, mut lost) = (0, 0, false);
+            for (what, pass) in steps {
+                now += pass;
+                let event = match what {
+                    0 => Event::Woke,
+                    1 => failure(),
+                    _ => Event::Renewed(term(now)),
+                };
+                let renewed = matches!(event, Event::Renewed(_));
+                match keeper.step(at(now), event) {
+                    Action::Lose(_) => { prop_assert!(!lost); lost = true; }
+                    _ if lost => {}
+                    Action::Wait(until) => prop_assert!(until.unwrap() <= keeper.deadline().moment().unwrap()),
+                    Action::Renew(give_up) => prop_assert!(give_up <= keeper.deadline().moment().unwrap()),
+                }
+                if renewed && !lost { acknowledged = now; }
+                prop_assert!(lost || at(now) < at(acknowledged).after(TTL));
+            }
+        }
+    }
+}

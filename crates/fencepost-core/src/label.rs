@@ -1,0 +1,23 @@
+//! The holder in words: user, host, process and program, for people who look at a lock. Never used for a decision.
+
+use std::path::Path;
+
+/// `user@host pid 4711 program`, of this process.
+pub fn of_this_process() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
+    with_command(&program)
+}
+
+/// The same, with `command` in place of the program.
+pub fn with_command(command: &str) -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let user = user.unwrap_or_else(|_| format!("uid {}", rustix::process::geteuid().as_raw()));
+    let system = rustix::system::uname();
+    let host = system.nodename().to_string_lossy();
+    let line: String = format!("{user}@{host} pid {} {command}", std::process::id());
+    line.chars().filter(|letter| !letter.is_control()).take(MOST_LETTERS).collect()
+}
+
+/// A label is one line of a table.
+const MOST_LETTERS: usize = 200;

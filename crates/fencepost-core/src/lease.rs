@@ -1,0 +1,307 @@
+//! A lease: one live claim as its holder sees it, and the task that keeps it.
+//!
+//! The task owns the claim, so dropping the lease needs no runtime: it closes a channel, and the task gives the claim
+//! back. Invariant: once `check` has refused, it refuses for ever.
+
+use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+
+use crate::backend::{Claim, Descriptor, Grant, Handover, Renewal};
+use crate::clock::{Clock, Moment, lock};
+use crate::deadline::Deadline;
+use crate::error::{Error, ErrorKind, LossReason, Result};
+use crate::event::{self, Observer};
+use crate::fence::Stamp;
+use crate::keeper::{Action, Event, Keeper};
+use crate::name::LockName;
+use crate::poll::{Raced, race, until};
+use crate::token::{FencingToken, HolderId};
+
+/// How long a release of a lease that does not run out may take before the holder is told that it is not known.
+const RELEASE_MOST: Duration = Duration::from_secs(10);
+
+/// How long a release is tried at least, also when the deadline is near or past.
+const RELEASE_LEAST: Duration = Duration::from_millis(500);
+
+/// A held lock.
+///
+/// It is renewed in the background until it is released, dropped or lost. Call [`check`](Self::check) before each step
+/// that must not happen twice, and show the [`stamp`](Self::stamp) to whatever is written to.
+///
+/// Dropping it gives the lock back in the background; [`release`](Self::release) waits for that and says how it went.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is given back"]
+pub struct Lease {
+    grant: Grant,
+    shared: Arc<Shared>,
+    descriptors: Vec<Descriptor>,
+    handover: Option<Handover>,
+    release: oneshot::Sender<oneshot::Sender<Result<()>>>,
+}
+
+impl Lease {
+    /// Starts to keep `claim`, whose release may be needed until the lease is gone.
+    pub(crate) fn start(
+        claim: Box<dyn Claim>,
+        clock: &Clock,
+        grace: Option<Duration>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
+        let grant = claim.grant().clone();
+        let keeper = Keeper::new(Renewal { ttl: grant.ttl, counted_from: grant.counted_from }, grace);
+        let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline()));
+        let (release, released) = oneshot::channel();
+        let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };
+        let (descriptors, handover) = (claim.descriptors(), claim.handover());
+        clock.spawn(keeping.run(claim, released));
+        Self { grant, shared, descriptors, handover, release }
+    }
+
+    /// The lock that is held.
+    pub fn lock(&self) -> &LockName {
+        &self.grant.name
+    }
+
+    /// The fencing token of this grant; it never changes.
+    pub fn token(&self) -> FencingToken {
+        self.grant.token
+    }
+
+    /// Who holds it: this attempt.
+    pub fn holder(&self) -> HolderId {
+        self.grant.holder
+    }
+
+    /// The length of lease that the store really gave; `None` if it does not run out.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.grant.ttl
+    }
+
+    /// What to show to a fence.
+    pub fn stamp(&self) -> Stamp {
+        Stamp { lock: self.grant.name.clone(), token: self.grant.token, holder: self.grant.holder.into() }
+    }
+
+    /// By when the holder must have finished acting, as far as is known now.
+    pub fn deadline(&self) -> Deadline {
+        self.shared.deadline()
+    }
+
+    /// How long the lease is still believed in; `None` if it does not run out, zero once it is lost.
+    pub fn remaining(&self) -> Option<Duration> {
+        if self.shared.lost.get().is_some() {
+            return Some(Duration::ZERO);
+        }
+        self.deadline().remaining(self.shared.clock.now())
+    }
+
+    /// Whether the lock is still held, as far as this process can know without asking. Reads one clock and sends
+    /// nothing, so it can stand before every step.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] once the lease is lost, and ever after.
+    pub fn check(&self) -> Result<()> {
+        self.shared.check().map_err(|error| error.on(&self.grant.name))
+    }
+
+    /// Ends when the lease is lost, and says why.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing; it can be awaited again and by several.
+    pub fn lost(&self) -> impl Future<Output = Error> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move { poll_fn(|context| shared.poll_lost(context.waker())).await }
+    }
+
+    /// The descriptors that the lock hangs on, for whoever must outlive this process.
+    pub fn descriptors(&self) -> &[Descriptor] {
+        &self.descriptors
+    }
+
+    /// What another process needs to give the lease back.
+    pub fn handover(&self) -> Option<&Handover> {
+        self.handover.as_ref()
+    }
+
+    /// Gives the lock back, and waits until the store has said so.
+    ///
+    /// # Cancel safety
+    /// Dropping the call does not stop the release.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when it was not held any more, so that what was done under it may have overlapped with
+    /// somebody else's work; [`ErrorKind::Indeterminate`] when the store did not answer (the ttl bounds it).
+    pub async fn release(self) -> Result<()> {
+        let Self { grant, descriptors, release, .. } = self;
+        // The lock stays taken while one of these is open.
+        drop(descriptors);
+        let (answer, answered) = oneshot::channel();
+        let outcome = match release.send(answer) {
+            Ok(()) => answered.await.unwrap_or_else(|_| Err(unknown_release())),
+            Err(_) => Err(unknown_release()),
+        };
+        outcome.map_err(|error| error.on(&grant.name))
+    }
+}
+
+fn unknown_release() -> Error {
+    Error::new(ErrorKind::Indeterminate, "release the lock", "the store did not answer in time")
+}
+
+/// What the holder and the keeping task share.
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    /// Nanoseconds; `u64::MAX` where the lease does not run out.
+    deadline: AtomicU64,
+    lost: OnceLock<Error>,
+    listeners: Mutex<Vec<Waker>>,
+}
+
+impl Shared {
+    fn new(clock: Clock, deadline: Deadline) -> Self {
+        let shared =
+            Self { clock, deadline: AtomicU64::new(0), lost: OnceLock::new(), listeners: Mutex::default() };
+        shared.set_deadline(deadline);
+        shared
+    }
+
+    fn set_deadline(&self, deadline: Deadline) {
+        let nanos = deadline.moment().map_or(u64::MAX, Moment::as_nanos);
+        self.deadline.store(nanos, Ordering::Release);
+    }
+
+    fn deadline(&self) -> Deadline {
+        match self.deadline.load(Ordering::Acquire) {
+            u64::MAX => Deadline::NEVER,
+            nanos => Deadline::at(Moment::from_nanos(nanos)),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if let Some(error) = self.lost.get() {
+            return Err(error.clone());
+        }
+        // The keeping task may be late or stopped; the deadline holds all the same, and for good.
+        if self.deadline().passed(self.clock.now()) {
+            return Err(
+                self.lose(Error::lost(LossReason::Deadline, "it was not renewed before its deadline"))
+            );
+        }
+        Ok(())
+    }
+
+    fn lose(&self, error: Error) -> Error {
+        let error = self.lost.get_or_init(|| error).clone();
+        for listener in lock(&self.listeners).drain(..) {
+            listener.wake();
+        }
+        error
+    }
+
+    fn poll_lost(&self, waker: &Waker) -> Poll<Error> {
+        let mut listeners = lock(&self.listeners);
+        if let Some(error) = self.lost.get() {
+            return Poll::Ready(error.clone());
+        }
+        if !listeners.iter().any(|listener| listener.will_wake(waker)) {
+            listeners.push(waker.clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// The task that keeps one lease.
+struct Keeping {
+    keeper: Keeper,
+    shared: Arc<Shared>,
+    lock: LockName,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+type Released = oneshot::Receiver<oneshot::Sender<Result<()>>>;
+
+impl Keeping {
+    async fn run(mut self, mut claim: Box<dyn Claim>, released: Released) {
+        let mut gone = claim.lost().fuse();
+        let mut released = released.fuse();
+        let mut event = Event::Woke;
+        let answer = loop {
+            let action = self.keeper.step(self.shared.clock.now(), event);
+            self.shared.set_deadline(self.keeper.deadline());
+            let next = self.carry_out(action, &mut *claim);
+            // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
+            match race(&mut released, race(&mut gone, next)).await {
+                Raced::First(answer) => break answer.ok(),
+                Raced::Second(Raced::First(error)) => event = Event::Gone(error),
+                Raced::Second(Raced::Second(outcome)) => event = outcome,
+            }
+            self.tell(&event);
+        };
+        let outcome = self.give_back(claim).await;
+        if let Some(answer) = answer {
+            // Whoever dropped the call to release does not want to know.
+            drop(answer.send(outcome));
+        }
+    }
+
+    fn carry_out<'a>(
+        &self,
+        action: Action,
+        claim: &'a mut dyn Claim,
+    ) -> impl Future<Output = Event> + Send + use<'a> {
+        if let Action::Lose(error) = &action {
+            let error = self.shared.lose(error.clone());
+            self.observe(&event::Event::Lost { error });
+        }
+        let clock = self.shared.clock.clone();
+        async move {
+            match action {
+                Action::Wait(Some(at)) => clock.sleep_until(at).await,
+                Action::Wait(None) | Action::Lose(_) => std::future::pending().await,
+                Action::Renew(give_up_at) => match until(&clock, Some(give_up_at), claim.renew()).await {
+                    Some(Ok(term)) => return Event::Renewed(term),
+                    Some(Err(error)) => return Event::Failed(error),
+                    None => {}
+                },
+            }
+            Event::Woke
+        }
+    }
+
+    fn tell(&self, event: &Event) {
+        match event {
+            Event::Renewed(term) => {
+                let deadline = Deadline::of(term.counted_from, term.ttl);
+                self.observe(&event::Event::Renewed { deadline });
+            }
+            Event::Failed(error) => self.observe(&event::Event::RenewFailed { error: error.clone() }),
+            Event::Woke | Event::Gone(_) => {}
+        }
+    }
+
+    fn observe(&self, event: &event::Event) {
+        if let Some(observer) = &self.observer {
+            observer.observe(&self.lock, event);
+        }
+    }
+
+    /// Releases the claim; a lease that was lost is given back too, so that nothing of it is left behind.
+    async fn give_back(&self, claim: Box<dyn Claim>) -> Result<()> {
+        let clock = &self.shared.clock;
+        let give_up_at = self.keeper.deadline().moment().unwrap_or_else(|| clock.now().after(RELEASE_MOST));
+        let give_up_at = give_up_at.max(clock.now().after(RELEASE_LEAST));
+        let outcome =
+            until(clock, Some(give_up_at), claim.release()).await.unwrap_or_else(|| Err(unknown_release()));
+        match self.shared.lost.get() {
+            Some(error) => Err(error.clone()),
+            None => outcome,
+        }
+    }
+}

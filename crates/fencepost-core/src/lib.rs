@@ -1,0 +1,45 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `backend`: the two traits that a backend implements, and the data that crosses them
+//! - `lock`, `lease`: what users hold, before and after the grant
+//! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
+//! - `clock`, `poll`: time, timers, the background thread, and all of it in virtual time
+//! - `name`, `token`, `error`, `profile`, `fence`, `event`, `label`, `url`: the vocabulary
+//! - `memory`: the reference backend
+
+pub mod label;
+pub mod memory;
+
+mod backend;
+mod clock;
+mod deadline;
+mod error;
+mod event;
+mod fence;
+mod keeper;
+mod lease;
+mod lock;
+mod name;
+mod poll;
+mod profile;
+mod token;
+mod url;
+
+pub use backend::{
+    AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Renewal, Revoked, Status, Wait,
+    Waiter,
+};
+pub use clock::{Clock, Moment, Sleep, VirtualTime};
+pub use deadline::{Cadence, Deadline, default_grace};
+pub use error::{Error, ErrorKind, LossReason, Result};
+pub use event::{Event, Observer};
+pub use fence::{Fence, Mark, MemoryFence, Stamp, StampHolder};
+pub use lease::Lease;
+pub use lock::{DEFAULT_TTL, Lock, Locks, release_all};
+pub use memory::MemoryBackend;
+pub use name::{LockName, NamePrefix};
+pub use poll::{Raced, race, until};
+pub use profile::{Expiry, Loss, Profile, Scope, Tokens, Waiting};
+pub use token::{FencingToken, HolderId};
+pub use url::BackendUrl;

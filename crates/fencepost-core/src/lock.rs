@@ -1,0 +1,363 @@
+//! What users hold before they hold a lease: the locks of one backend, and one lock with its options.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+
+use crate::backend::{AcquireRequest, Backend, LockState, Revoked, Wait};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Observer;
+use crate::fence::Fence;
+use crate::lease::Lease;
+use crate::name::{LockName, NamePrefix};
+use crate::poll::{Raced, race, until};
+use crate::profile::{Profile, Tokens};
+use crate::token::{FencingToken, HolderId};
+
+/// The length of lease that is asked for unless [`Lock::ttl`] says otherwise.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// The locks of one backend.
+///
+/// # Examples
+/// ```
+/// use fencepost_core::{Clock, Locks, MemoryBackend};
+///
+/// # fencepost_core::VirtualTime::new(1).block_on(async {
+/// let locks = Locks::new(MemoryBackend::new(Clock::system()));
+/// let lease = locks.lock("ledger/2026-11")?.acquire().await?;
+/// lease.check()?;
+/// println!("writing with token {}", lease.token());
+/// lease.release().await?;
+/// # Ok::<(), fencepost_core::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Locks(Arc<dyn Backend>);
+
+impl Locks {
+    /// The locks of `backend`.
+    pub fn new(backend: impl Backend) -> Self {
+        Self::shared(Arc::new(backend))
+    }
+
+    /// The locks of a backend that others use as well.
+    pub fn shared(backend: Arc<dyn Backend>) -> Self {
+        Self(backend)
+    }
+
+    /// The lock `name`, not yet acquired.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when it is no name.
+    pub fn lock(&self, name: &str) -> Result<Lock> {
+        Ok(Lock::new(self.clone(), name.parse()?))
+    }
+
+    /// What the backend promises.
+    pub fn profile(&self) -> &Profile {
+        self.0.profile()
+    }
+
+    /// The backend itself, for what only it can do.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0
+    }
+
+    /// Looks at one lock, changing nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn inspect(&self, name: &str) -> Result<LockState> {
+        self.0.inspect(&name.parse()?).await
+    }
+
+    /// Looks at every lock that is not free and whose name begins with `prefix`.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<LockState>> {
+        self.0.list(&NamePrefix::new(prefix)).await
+    }
+
+    /// Takes the lease with `token` away from its holder by force.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have taken it away.
+    pub async fn revoke(&self, name: &str, token: FencingToken, reason: &str) -> Result<Revoked> {
+        self.0.revoke(&name.parse()?, token, reason).await
+    }
+
+    /// Makes the lock's next token at least `to`; never lowers it.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have raised it.
+    pub async fn lift(&self, name: &str, to: FencingToken) -> Result<()> {
+        self.0.lift(&name.parse()?, to).await
+    }
+}
+
+impl fmt::Display for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One lock, with the options of its acquisition. Not re-entrant: a second acquire waits for the first lease, also in
+/// the same process.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    locks: Locks,
+    name: LockName,
+    ttl: Duration,
+    grace: Option<Duration>,
+    wait: Option<Duration>,
+    at_least: Option<Duration>,
+    label: Option<String>,
+    fences: Vec<Arc<dyn Fence>>,
+    durable: bool,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Lock {
+    fn new(locks: Locks, name: LockName) -> Self {
+        Self {
+            locks,
+            name,
+            ttl: DEFAULT_TTL,
+            grace: None,
+            wait: None,
+            at_least: None,
+            label: None,
+            fences: Vec::new(),
+            durable: false,
+            observer: None,
+        }
+    }
+
+    /// The length of lease to ask for. A backend whose leases do not run out ignores it.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long the holder's work takes to stop. Renewals are timed so that a healthy holder never comes so near to its
+    /// deadline. Default: five seconds or a quarter of the lease, whichever is less.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
+    /// How long [`acquire`](Self::acquire) waits at most. Default: until the lock is free.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Keeps the lock taken at least so long after the grant, even if it is released sooner.
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.at_least = Some(at_least);
+        self
+    }
+
+    /// The holder in words, for people who look at the lock.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Seals `fence` with the token of each grant before the lease is handed out.
+    pub fn fence(mut self, fence: Arc<dyn Fence>) -> Self {
+        self.fences.push(fence);
+        self
+    }
+
+    /// Refuses a backend whose tokens could go back after a loss of data.
+    pub fn require_durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// Tells `observer` what happens to the lease.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// Takes the lock, waiting until it is free or the wait is over.
+    ///
+    /// # Cancel safety
+    /// Dropping the call leaves no holder and no waiter behind.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Contended`] when the wait is over; [`ErrorKind::Stale`] when a fence has seen a greater token;
+    /// [`ErrorKind::Indeterminate`] when the store may have granted it to nobody who knows.
+    pub async fn acquire(&self) -> Result<Lease> {
+        let give_up_at = self.wait.map(|wait| self.locks.0.clock().now().after(wait));
+        self.acquire_within(give_up_at.map_or(Wait::Forever, Wait::Until)).await
+    }
+
+    /// Takes the lock if it is free; `None` if it is not.
+    ///
+    /// # Cancel safety
+    /// Dropping the call leaves no holder behind.
+    pub async fn try_acquire(&self) -> Result<Option<Lease>> {
+        match self.acquire_within(Wait::No).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs `work` while holding the lock, and gives the lock back. The work is dropped when the lease is lost.
+    ///
+    /// # Cancel safety
+    /// Dropping the call drops the work and gives the lock back.
+    ///
+    /// # Errors
+    /// Those of [`acquire`](Self::acquire), and [`ErrorKind::Lost`] when the lease was lost before the work had ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fencepost_core::{Clock, Locks, MemoryBackend};
+    /// # fencepost_core::VirtualTime::new(1).block_on(async {
+    /// let locks = Locks::new(MemoryBackend::new(Clock::system()));
+    /// let token = locks.lock("nightly")?.run(async |lease| lease.token()).await?;
+    /// # Ok::<(), fencepost_core::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
+        let lease = self.acquire().await?;
+        let outcome = match race(lease.lost(), work(&lease)).await {
+            Raced::First(error) => Err(error.on(&self.name)),
+            Raced::Second(output) => lease.check().map(|()| output),
+        };
+        // The work has ended inside the lease; a release that fails now is bounded by the ttl.
+        drop(lease.release().await);
+        outcome
+    }
+
+    /// Takes several locks, all or none: in the order of their names, so that two sets never wait for each other, and
+    /// within the shortest of their waits. The leases come in the order of `locks`.
+    ///
+    /// # Cancel safety
+    /// Dropping the call leaves no holder and no waiter behind.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when a lock is named twice; else the first error, after the rest were released.
+    pub async fn acquire_all(locks: &[Self], wait: Wait) -> Result<Vec<Lease>> {
+        let mut order: Vec<usize> = (0..locks.len()).collect();
+        order.sort_by_key(|&index| locks[index].place());
+        if let Some(twice) = order.windows(2).find(|pair| locks[pair[0]].place() == locks[pair[1]].place()) {
+            let error = Error::new(ErrorKind::InvalidArgument, "acquire the locks", "it is named twice");
+            return Err(error.on(&locks[twice[0]].name));
+        }
+        let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(locks.len());
+        for index in order {
+            match acquire_beside(&leases, locks[index].acquire_within(wait)).await {
+                Ok(lease) => leases.push((index, lease)),
+                Err(error) => {
+                    release_all(leases.into_iter().map(|(_, lease)| lease).collect()).await;
+                    return Err(error);
+                }
+            }
+        }
+        leases.sort_by_key(|(index, _)| *index);
+        Ok(leases.into_iter().map(|(_, lease)| lease).collect())
+    }
+
+    fn place(&self) -> (String, &LockName) {
+        (self.locks.to_string(), &self.name)
+    }
+
+    async fn acquire_within(&self, wait: Wait) -> Result<Lease> {
+        self.refuse_what_cannot_be().map_err(|error| error.on(&self.name))?;
+        let clock = self.locks.0.clock();
+        let request = AcquireRequest {
+            name: self.name.clone(),
+            holder: HolderId::random(clock),
+            label: self.label.clone().unwrap_or_else(crate::label::of_this_process),
+            ttl: self.ttl,
+            at_least: self.at_least,
+            wait,
+        };
+        let claim = self.locks.0.acquire(&request).await.map_err(|error| error.on(&self.name))?;
+        let lease = Lease::start(claim, clock, self.grace, self.observer.clone());
+        match self.seal(&lease).await {
+            Ok(()) => Ok(lease),
+            Err(error) => {
+                drop(lease.release().await);
+                Err(error.on(&self.name))
+            }
+        }
+    }
+
+    fn refuse_what_cannot_be(&self) -> Result<()> {
+        let profile = self.locks.profile();
+        let refuse = |kind, what: String| Err(Error::new(kind, "acquire the lock", what));
+        if self.ttl.is_zero() {
+            return refuse(ErrorKind::InvalidArgument, "a ttl of zero is no lease".to_owned());
+        }
+        if let Some(longest) = profile.longest_ttl.filter(|longest| self.ttl > *longest) {
+            let what =
+                format!("a ttl of {:?} is more than the {longest:?} that {} gives", self.ttl, self.locks);
+            return refuse(ErrorKind::InvalidArgument, what);
+        }
+        if self.at_least.is_some() && !profile.rest {
+            let what = format!("{} cannot keep a lock taken after its release", profile.backend);
+            return refuse(ErrorKind::Unsupported, what);
+        }
+        if self.durable && profile.tokens != Tokens::Durable {
+            let what = format!("the tokens of {} could go back after a loss of data", self.locks);
+            return refuse(ErrorKind::Unsupported, what);
+        }
+        Ok(())
+    }
+
+    /// A grant whose reply came after its own deadline is no grant, and a lease whose fences are not sealed is none.
+    async fn seal(&self, lease: &Lease) -> Result<()> {
+        lease.check()?;
+        let stamp = lease.stamp();
+        let give_up_at: Option<Moment> = lease.deadline().moment();
+        for fence in &self.fences {
+            let sealed = until(self.locks.0.clock(), give_up_at, fence.seal(&stamp)).await;
+            sealed.unwrap_or_else(|| {
+                let what = format!("{fence} did not answer before the lease's deadline");
+                Err(Error::new(ErrorKind::Unavailable, "seal the fence", what))
+            })?;
+        }
+        lease.check()
+    }
+}
+
+/// Waits for the next lock of a set, unless one that is held already gets lost meanwhile.
+async fn acquire_beside(held: &[(usize, Lease)], next: impl Future<Output = Result<Lease>>) -> Result<Lease> {
+    if held.is_empty() {
+        return next.await;
+    }
+    let lost = select_all(held.iter().map(|(_, lease)| Box::pin(lease.lost())));
+    match race(lost, next).await {
+        Raced::First((error, ..)) => Err(error),
+        Raced::Second(lease) => lease,
+    }
+}
+
+/// Releases leases in the reverse order of their acquisition. What fails is bounded by the ttl.
+pub async fn release_all(leases: Vec<Lease>) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for lease in leases.into_iter().rev() {
+        let lock = lease.lock().clone();
+        if let Err(error) = lease.release().await {
+            errors.push(error.on(&lock));
+        }
+    }
+    errors
+}

@@ -1,0 +1,183 @@
+//! The executor behind [`Clock::spawn`](crate::Clock::spawn), and two ways to await one of several things.
+//!
+//! One background thread carries all keepers and timers of the process, so that ten thousand leases cost one thread
+//! and an application that blocks its own executor cannot delay a renewal. It needs no async runtime.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use crate::clock::{Clock, Moment, Timers, lock};
+
+/// Tasks and timers that one thread works off.
+pub(crate) struct Executor {
+    pub(crate) timers: Timers,
+    arrived: Mutex<Vec<BoxFuture<'static, ()>>>,
+    bell: Bell,
+}
+
+/// How the thread is told that there is something to do.
+enum Bell {
+    Kernel(OwnedFd),
+    Flag(AtomicBool),
+}
+
+/// The process's executor; its thread starts with the first call.
+pub(crate) fn background() -> &'static Arc<Executor> {
+    static BACKGROUND: OnceLock<Arc<Executor>> = OnceLock::new();
+    BACKGROUND.get_or_init(|| {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let alarm = rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC);
+        let alarm = alarm.expect("the system gives a timer");
+        let executor =
+            Arc::new(Executor::new(Bell::Kernel(bell.expect("the system gives an event descriptor"))));
+        let shared = Arc::clone(&executor);
+        std::thread::Builder::new()
+            .name("fencepost".to_owned())
+            .spawn(move || shared.work(&alarm))
+            .expect("the system gives a thread");
+        executor
+    })
+}
+
+impl Executor {
+    fn new(bell: Bell) -> Self {
+        Self { timers: Timers::default(), arrived: Mutex::default(), bell }
+    }
+
+    /// An executor that works only inside [`Executor::simulate`].
+    pub(crate) fn simulated() -> Self {
+        Self::new(Bell::Flag(AtomicBool::new(false)))
+    }
+
+    pub(crate) fn spawn(&self, task: BoxFuture<'static, ()>) {
+        lock(&self.arrived).push(task);
+        self.ring();
+    }
+
+    /// Tells the thread to look again.
+    pub(crate) fn ring(&self) {
+        match &self.bell {
+            // A full counter already means "look again", so a refused write is as good as an accepted one.
+            Bell::Kernel(bell) => {
+                let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+            }
+            Bell::Flag(rung) => rung.store(true, Ordering::Release),
+        }
+    }
+
+    fn work(self: Arc<Self>, alarm: &OwnedFd) {
+        let Bell::Kernel(bell) = &self.bell else { return };
+        let waker = Waker::from(Arc::clone(&self));
+        let mut tasks = FuturesUnordered::new();
+        loop {
+            self.run_ready(&mut tasks, &waker);
+            self.timers.fire(Clock::system().now());
+            arm(alarm, self.timers.next());
+            let mut ready = [PollFd::new(bell, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];
+            // An interrupted wait only means that we look again.
+            let _ = rustix::event::poll(&mut ready, None);
+            let _ = rustix::io::read(bell, &mut [0; 8]);
+        }
+    }
+
+    /// Polls tasks until none can go on.
+    fn run_ready(&self, tasks: &mut FuturesUnordered<BoxFuture<'static, ()>>, waker: &Waker) {
+        let mut context = Context::from_waker(waker);
+        loop {
+            tasks.extend(lock(&self.arrived).drain(..));
+            match tasks.poll_next_unpin(&mut context) {
+                Poll::Ready(Some(())) => {}
+                Poll::Ready(None) | Poll::Pending if lock(&self.arrived).is_empty() => return,
+                Poll::Ready(None) | Poll::Pending => {}
+            }
+        }
+    }
+
+    /// Runs `future` beside the tasks; `jump` moves time to a timer when nothing else can run.
+    pub(crate) fn simulate<T>(
+        self: &Arc<Self>,
+        future: impl Future<Output = T>,
+        jump: impl Fn(Moment) -> Moment,
+    ) -> T {
+        let Bell::Flag(rung) = &self.bell else { unreachable!("only a simulated executor simulates") };
+        let waker = Waker::from(Arc::clone(self));
+        let mut future = pin!(future);
+        let mut tasks = FuturesUnordered::new();
+        loop {
+            rung.store(false, Ordering::Release);
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                lock(&self.arrived).extend(tasks.into_iter());
+                return output;
+            }
+            self.run_ready(&mut tasks, &waker);
+            if rung.swap(false, Ordering::Acquire) {
+                continue;
+            }
+            let next = self.timers.next().expect("something is left that can end the future");
+            self.timers.fire(jump(next));
+        }
+    }
+}
+
+impl Wake for Executor {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+}
+
+/// A kernel timer on `CLOCK_BOOTTIME` that goes off at `at`, or not at all.
+fn arm(alarm: &OwnedFd, at: Option<Moment>) {
+    let at = at.map_or(0, |at| at.as_nanos().max(1));
+    let seconds = i64::try_from(at / 1_000_000_000).unwrap_or(i64::MAX);
+    let nanoseconds = i64::try_from(at % 1_000_000_000).unwrap_or(0);
+    let value = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+    let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+    let armed = rustix::time::timerfd_settime(alarm, TimerfdTimerFlags::ABSTIME, &timer);
+    debug_assert!(armed.is_ok(), "an absolute time is a valid timer");
+}
+
+/// Which of two futures ended first.
+#[derive(Debug)]
+pub enum Raced<A, B> {
+    /// The first one, also when both had ended.
+    First(A),
+    /// The second one.
+    Second(B),
+}
+
+/// Awaits whichever of two futures ends first, and drops the other.
+///
+/// # Cancel safety
+/// Dropping it drops both.
+pub async fn race<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> Raced<A, B> {
+    let mut first = pin!(first);
+    let mut second = pin!(second);
+    poll_fn(|context| {
+        if let Poll::Ready(output) = first.as_mut().poll(context) {
+            return Poll::Ready(Raced::First(output));
+        }
+        second.as_mut().poll(context).map(Raced::Second)
+    })
+    .await
+}
+
+/// Awaits `future`, but no longer than until `at` (for ever with `None`); `None` when the time ran out.
+///
+/// # Cancel safety
+/// Dropping it drops `future`.
+pub async fn until<T>(clock: &Clock, at: Option<Moment>, future: impl Future<Output = T>) -> Option<T> {
+    let Some(at) = at else { return Some(future.await) };
+    match race(future, clock.sleep_until(at)).await {
+        Raced::First(output) => Some(output),
+        Raced::Second(()) => None,
+    }
+}

@@ -1,0 +1,153 @@
+//! What a backend promises, as data.
+//!
+//! One constant per backend chooses the cases of the conformance suite, prints the table of promises, and feeds
+//! `explain` and `advise`, so that no text can promise what no test has seen.
+
+use std::time::Duration;
+
+/// When a holder that is gone stops holding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Expiry {
+    /// When its ttl has run out.
+    AfterTtl,
+    /// When its session with the server has ended.
+    WithSession,
+    /// When its process, and every process that it handed the lock to, has ended.
+    WithProcess,
+}
+
+/// How long tokens are sure to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tokens {
+    /// As long as the store keeps its data; after a loss of data the wall clock takes over.
+    WhileDataSurvives,
+    /// Over every crash of the store.
+    Durable,
+}
+
+/// How a waiter learns that its turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// It looks again from time to time.
+    Polled,
+    /// It is told, in no certain order.
+    Notified,
+    /// It is told, first come first served.
+    Queued,
+}
+
+/// When a holder learns that it is not one any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// At its own deadline.
+    AtDeadline,
+    /// The store tells it, and the deadline holds besides.
+    Pushed,
+}
+
+/// How far the lock reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Scope {
+    /// One process.
+    Process,
+    /// One host.
+    Host,
+    /// Everybody who talks to one server.
+    Server,
+    /// Everybody who talks to one cluster, some of whose servers may fail.
+    Cluster,
+}
+
+/// What one backend promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// The backend's kind: `file`, `redis`, …
+    pub backend: &'static str,
+    /// When a holder that is gone stops holding.
+    pub expiry: Expiry,
+    /// How long tokens are sure to grow.
+    pub tokens: Tokens,
+    /// How a waiter learns that its turn has come.
+    pub waiting: Waiting,
+    /// When a holder learns that it is not one any more.
+    pub loss: Loss,
+    /// How far the lock reaches.
+    pub scope: Scope,
+    /// Whether a lease can be taken away by force.
+    pub revoke: bool,
+    /// Whether the store keeps a lock taken after its release (hold-at-least).
+    pub rest: bool,
+    /// The longest ttl that it gives; `None` where a lease does not run out.
+    pub longest_ttl: Option<Duration>,
+}
+
+impl Profile {
+    /// A profile of the weakest promises, to be strengthened field by field.
+    pub const fn weakest(backend: &'static str) -> Self {
+        Self {
+            backend,
+            expiry: Expiry::AfterTtl,
+            tokens: Tokens::WhileDataSurvives,
+            waiting: Waiting::Polled,
+            loss: Loss::AtDeadline,
+            scope: Scope::Process,
+            revoke: false,
+            rest: false,
+            longest_ttl: Some(Duration::from_secs(60)),
+        }
+    }
+
+    /// Changes the expiry.
+    pub const fn expiry(mut self, expiry: Expiry) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    /// Changes the durability of tokens.
+    pub const fn tokens(mut self, tokens: Tokens) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Changes the way of waiting.
+    pub const fn waiting(mut self, waiting: Waiting) -> Self {
+        self.waiting = waiting;
+        self
+    }
+
+    /// Changes the way of learning of a loss.
+    pub const fn loss(mut self, loss: Loss) -> Self {
+        self.loss = loss;
+        self
+    }
+
+    /// Changes the reach.
+    pub const fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// The lease can be taken away by force.
+    pub const fn revocable(mut self) -> Self {
+        self.revoke = true;
+        self
+    }
+
+    /// The store keeps a lock taken after its release.
+    pub const fn rests(mut self) -> Self {
+        self.rest = true;
+        self
+    }
+
+    /// Changes the longest ttl; `None` for a lease that does not run out.
+    pub const fn longest_ttl(mut self, ttl: Option<Duration>) -> Self {
+        self.longest_ttl = ttl;
+        self
+    }
+}
