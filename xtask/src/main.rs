@@ -1,1 +1,34 @@
-fn main() {}
+//! `cargo xtask`: the workspace's own tools, in Rust so that they need nothing else installed.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command answers on its output")]
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use xtask::tidy::{self, Tree};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy(xtask::root()),
+        _ => return usage(),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn tidy(root: &Path) -> io::Result<ExitCode> {
+    let findings = tidy::check(&Tree::read(root)?);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: cargo xtask tidy");
+    ExitCode::from(2)
+}

@@ -30,7 +30,7 @@ impl Deadline {
 
     /// The deadline of a term of `ttl` whose request was sent at `counted_from`.
     pub fn of(counted_from: Moment, ttl: Option<Duration>) -> Self {
-        Self(ttl.map(|ttl| counted_from.after((ttl - ttl / RATE_DIVISOR).saturating_sub(DELTA))))
+        Self(ttl.map(|ttl| counted_from.after(ttl.saturating_sub(ttl / RATE_DIVISOR + DELTA))))
     }
 
     /// The deadline at `moment`.

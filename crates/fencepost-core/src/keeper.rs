@@ -31,7 +31,7 @@ enum Phase {
 }
 
 /// What happened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// The moment that was waited for has come, or a renewal has taken too long.
     Woke,

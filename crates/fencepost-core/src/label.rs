@@ -11,12 +11,25 @@ pub fn of_this_process() -> String {
 
 /// The same, with `command` in place of the program.
 pub fn with_command(command: &str) -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    let user = user.unwrap_or_else(|_| format!("uid {}", rustix::process::geteuid().as_raw()));
+    let user = user();
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy();
     let line: String = format!("{user}@{host} pid {} {command}", std::process::id());
     line.chars().filter(|letter| !letter.is_control()).take(MOST_LETTERS).collect()
+}
+
+/// The name that the user goes by, or else the number.
+fn user() -> String {
+    let named = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    named.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| {
+        let number = rustix::process::geteuid().as_raw().to_string();
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let entry = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let name = entry
+            .filter(|fields| fields.get(2) == Some(&number.as_str()))
+            .find_map(|fields| fields.first().copied());
+        name.map_or_else(|| format!("uid {number}"), ToOwned::to_owned)
+    })
 }
 
 /// A label is one line of a table.

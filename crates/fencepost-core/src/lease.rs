@@ -233,16 +233,16 @@ impl Keeping {
         let mut released = released.fuse();
         let mut event = Event::Woke;
         let answer = loop {
-            let action = self.keeper.step(self.shared.clock.now(), event);
+            let action = self.keeper.step(self.shared.clock.now(), event.clone());
             self.shared.set_deadline(self.keeper.deadline());
+            self.tell(&event, &action);
             let next = self.carry_out(action, &mut *claim);
             // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
-            match race(&mut released, race(&mut gone, next)).await {
+            event = match race(&mut released, race(&mut gone, next)).await {
                 Raced::First(answer) => break answer.ok(),
-                Raced::Second(Raced::First(error)) => event = Event::Gone(error),
-                Raced::Second(Raced::Second(outcome)) => event = outcome,
-            }
-            self.tell(&event);
+                Raced::Second(Raced::First(error)) => Event::Gone(error),
+                Raced::Second(Raced::Second(outcome)) => outcome,
+            };
         };
         let outcome = self.give_back(claim).await;
         if let Some(answer) = answer {
@@ -256,10 +256,6 @@ impl Keeping {
         action: Action,
         claim: &'a mut dyn Claim,
     ) -> impl Future<Output = Event> + Send + use<'a> {
-        if let Action::Lose(error) = &action {
-            let error = self.shared.lose(error.clone());
-            self.observe(&event::Event::Lost { error });
-        }
         let clock = self.shared.clock.clone();
         async move {
             match action {
@@ -275,14 +271,18 @@ impl Keeping {
         }
     }
 
-    fn tell(&self, event: &Event) {
-        match event {
-            Event::Renewed(term) => {
-                let deadline = Deadline::of(term.counted_from, term.ttl);
-                self.observe(&event::Event::Renewed { deadline });
+    /// Makes known what has happened, after the deadline has moved.
+    fn tell(&self, event: &Event, action: &Action) {
+        match (action, event) {
+            (Action::Lose(error), _) => {
+                let error = self.shared.lose(error.clone());
+                self.observe(&event::Event::Lost { error });
             }
-            Event::Failed(error) => self.observe(&event::Event::RenewFailed { error: error.clone() }),
-            Event::Woke | Event::Gone(_) => {}
+            (_, Event::Renewed(_)) => {
+                self.observe(&event::Event::Renewed { deadline: self.keeper.deadline() })
+            }
+            (_, Event::Failed(error)) => self.observe(&event::Event::RenewFailed { error: error.clone() }),
+            _ => {}
         }
     }
 

@@ -31,7 +31,7 @@ pub const PROFILE: Profile = Profile::weakest("memory")
     .scope(Scope::Process)
     .revocable()
     .rests()
-    .longest_ttl(Some(Duration::from_secs(24 * 60 * 60)));
+    .longest_ttl(Some(Duration::from_hours(24)));
 
 /// Locks in this process's memory. Clones share them.
 #[derive(Clone, Debug, Default)]

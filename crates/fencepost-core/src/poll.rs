@@ -94,10 +94,9 @@ impl Executor {
         let mut context = Context::from_waker(waker);
         loop {
             tasks.extend(lock(&self.arrived).drain(..));
-            match tasks.poll_next_unpin(&mut context) {
-                Poll::Ready(Some(())) => {}
-                Poll::Ready(None) | Poll::Pending if lock(&self.arrived).is_empty() => return,
-                Poll::Ready(None) | Poll::Pending => {}
+            let ran = matches!(tasks.poll_next_unpin(&mut context), Poll::Ready(Some(())));
+            if !ran && lock(&self.arrived).is_empty() {
+                return;
             }
         }
     }
@@ -115,7 +114,7 @@ impl Executor {
         loop {
             rung.store(false, Ordering::Release);
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                lock(&self.arrived).extend(tasks.into_iter());
+                lock(&self.arrived).extend(tasks);
                 return output;
             }
             self.run_ready(&mut tasks, &waker);

@@ -99,7 +99,7 @@ impl Profile {
             scope: Scope::Process,
             revoke: false,
             rest: false,
-            longest_ttl: Some(Duration::from_secs(60)),
+            longest_ttl: Some(Duration::from_mins(1)),
         }
     }
 

@@ -1,1 +1,21 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `backend`, `claim`: the two traits
+//! - `directory`: which directory, who may use it, opening what is in it
+//! - `hold`: the two kernel locks that make one hold; `queue`: waiting for them on a thread
+//! - `record`: the token record and the line that names the holder; `table`: the kernel's table of locks
+//! - `fence`: a fence in a directory
 
+mod backend;
+mod claim;
+mod directory;
+mod fence;
+mod hold;
+mod queue;
+mod record;
+mod table;
+
+pub use backend::{FileBackend, PROFILE};
+pub use directory::default_directory;
+pub use fence::FileFence;

@@ -1,1 +1,33 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `policy`: what was read, and the choice that it makes for one lock; `rule`: one rule
+//! - `search`: where the file is looked for
+//! - `read`: the keys of the file; `table`: how one value of it is read
+//! - `template`: URLs with places for secrets in them; `placeholder`: these places
+//! - `globs`, `duration`: how names are matched and times are written
+//! - `answers`: which backend is too weak for what a rule says of itself; `check`: all that `config check` finds
+//! - `finding`, `source`, `redact`: messages that point into the file and never show a password of it
 
+pub mod duration;
+
+mod answers;
+mod check;
+mod finding;
+mod globs;
+mod placeholder;
+mod policy;
+mod read;
+mod redact;
+mod rule;
+mod search;
+mod source;
+mod table;
+mod template;
+
+pub use answers::{Answers, Held, Overlap, Reach, Weakness, weaknesses};
+pub use finding::{ConfigError, Finding, Position, Severity};
+pub use policy::Policy;
+pub use rule::{Choice, DEFAULT_HISTORY, Rule};
+pub use search::Surroundings;
+pub use template::Place;

@@ -1,1 +1,33 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `harness`: what a backend's tests give to the suite
+//! - `conformance`: the suite, one file a theme; `when` chooses, `stage` is what every case stands on
+//! - `fence_suite`: the same for fences
+//! - `worker`: worker processes of the cases; `history`: the checker of what several holders did
+//! - `broken`: deliberately broken backends and fences, which prove that the suite finds defects
+//! - `virtual_memory`: the memory backend in virtual time, as a harness
 
+pub mod broken;
+pub mod conformance;
+pub mod fence_suite;
+pub mod history;
+
+mod harness;
+mod virtual_memory;
+mod worker;
+
+pub use fence_suite::FenceHarness;
+pub use harness::{Harness, block_on};
+pub use virtual_memory::VirtualMemory;
+pub use worker::work_as_told;
+
+use std::panic::UnwindSafe;
+
+/// The message of the panic in which `work` ends, if it does.
+fn message_of(work: impl FnOnce() + UnwindSafe) -> Option<String> {
+    let panic = std::panic::catch_unwind(work).err()?;
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .or_else(|| Some("a panic without words".to_owned()))
+}

@@ -1,1 +1,51 @@
+#![doc = include_str!("../README.md")]
 
+use std::sync::Arc;
+
+pub use fencepost_core::*;
+
+/// Locks in a directory of this host.
+#[cfg(feature = "file")]
+pub use fencepost_file as file;
+
+/// The locks behind a URL. Connects when the first lock is acquired.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] when the URL or an option is wrong; [`ErrorKind::Unsupported`] when this build has no
+/// such backend.
+pub fn connect(url: &str) -> Result<Locks> {
+    connect_url(&url.parse()?, &Clock::system())
+}
+
+/// The same, with a URL that was read already and a clock of one's own.
+///
+/// # Errors
+/// Those of [`connect`].
+pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
+    match url.kind() {
+        "memory" => {
+            url.accept_options(&[])?;
+            Ok(Locks::new(MemoryBackend::new(clock.clone())))
+        }
+        #[cfg(feature = "file")]
+        "file" => Ok(Locks::new(file::FileBackend::from_url(url, clock.clone())?)),
+        _ => Err(missing(url, "backend")),
+    }
+}
+
+/// The fence behind a URL. Connects when the first stamp is sealed.
+///
+/// # Errors
+/// Those of [`connect`].
+pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
+    match url.kind() {
+        #[cfg(feature = "file")]
+        "file" => Ok(Arc::new(file::FileFence::from_url(url)?)),
+        _ => Err(missing(url, "fence")),
+    }
+}
+
+fn missing(url: &BackendUrl, what: &str) -> Error {
+    let context = format!("this build of fencepost has no {what} for {}:", url.scheme());
+    Error::new(ErrorKind::Unsupported, "connect", context)
+}

@@ -1,0 +1,176 @@
+//! The command line's grammar; the comments here are the help texts.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fencepost::{BackendUrl, LockName};
+
+/// Never let two jobs silently run at once
+///
+/// Runs a job while holding a lock, with a fencing token that grows with every grant:
+///
+///     fencepost run nightly -- ./job.sh
+///
+/// Without a configuration the lock holds on this host only.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fencepost",
+    version,
+    verbatim_doc_comment,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit codes: 64 usage, 69 backend unavailable, 75 not acquired, 76 lease lost, 77 denied,\n\
+                        78 configuration, 79 stale token, 124 --max-runtime, 126/127 command, 128+N signal N."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Accepted before and after the subcommand.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Where the lock lives: file:, file:/directory, memory:
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) backend: Option<BackendUrl>,
+    /// The configuration file [default: ./fencepost.toml, the user's, /etc/fencepost.toml]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say more
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Say errors only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// When to use colour
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
+    pub(crate) color: ColorChoice,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while holding a lock
+    Run(Run),
+    /// Show who holds a lock; exit 0 held, 1 free
+    Status(Status),
+    /// Show every lock that is held
+    List(List),
+    /// Tell where a lock lives, and what is promised there
+    Explain(Explain),
+    /// Look at the configuration
+    Config(Config),
+    /// Give a lease back for a process that is gone; reads it from standard input
+    #[command(hide = true)]
+    GiveBack,
+}
+
+/// Run a command while holding a lock
+///
+/// Waits until the lock is free, runs the command, and gives the lock back when the last process of the command has
+/// ended. The command finds FENCEPOST_LOCK, FENCEPOST_TOKEN, FENCEPOST_HOLDER and FENCEPOST_BACKEND_KIND in its
+/// environment. If the lease is lost, the command is stopped before the lock can have gone to somebody else.
+#[derive(Args, Debug)]
+#[command(override_usage = "fencepost run [OPTIONS] <LOCK>... -- <COMMAND> [ARG]...")]
+pub(crate) struct Run {
+    /// The lock, or several: all or none
+    #[arg(required = true, value_name = "LOCK")]
+    pub(crate) locks: Vec<LockName>,
+    /// The command and its arguments; no shell stands in between
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+    /// Length of lease to ask for, where leases run out [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// Wait at most so long for the lock [default: until it is free]
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+    /// Do not wait for the lock
+    #[arg(short, long)]
+    pub(crate) no_wait: bool,
+    /// Keep the lock at least so long after the grant, even if the command ends sooner
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) at_least: Option<Duration>,
+    /// Stop the command after so long; exit 124
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) max_runtime: Option<Duration>,
+    /// Time between SIGTERM and SIGKILL [default: 5s or a quarter of the lease]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+    /// What to do when the lease is lost: stop the command, or only warn and leave it to the fence
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "stop")]
+    pub(crate) on_lost: OnLost,
+    /// Exit code when the lock was not acquired
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 75)]
+    pub(crate) conflict_exit_code: u8,
+    /// Seal this fence with the new token before the command starts (repeatable)
+    #[arg(long, value_name = "URL")]
+    pub(crate) fence: Vec<BackendUrl>,
+    /// Write the outcome to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Append one line of JSON per event to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
+}
+
+/// What to do when the lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    Stop,
+    Warn,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// The lock
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: LockName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Only locks whose names begin with this
+    #[arg(value_name = "PREFIX", default_value = "")]
+    pub(crate) prefix: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The lock
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: LockName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the configuration file; exit 0 sound, 78 wrong
+    Check,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    fencepost_policy::duration::parse(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,358 @@
+//! The guardian: parent of the command, and its end when the runner cannot bring it about.
+//!
+//! It waits for the grant, starts the command, and then only listens: to the runner, to signals and to a timer. It ends
+//! the command's whole tree when told so, when the deadline comes near, or when the runner is gone. Invariant: it closes
+//! the lock's descriptors only when nothing of the command is left.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fencepost::{Clock, Moment};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::KILL_MARGIN;
+use super::alarm::Alarm;
+use super::channel::{Channel, Ended, ExitStatus, GiveBack, Received, Start, ToGuardian, ToRunner};
+use super::signals::{Asks, SignalReader, Signals, meaning};
+use super::spawn::spawn;
+use super::terminal::Terminal;
+use super::tree;
+use crate::exit::Exit;
+
+/// How long a process may outlive the command before the user is told.
+const LINGERING_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a process may survive SIGKILL before the user is told.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// How long to wait between two rounds of SIGKILL: first what a kernel needs to end a process, then, for one that is
+/// stuck in the kernel, less often.
+const KILL_ROUNDS: [Duration; 2] = [Duration::from_micros(300), Duration::from_millis(20)];
+
+/// Waits for the runner's grant, runs the command, and returns when nothing of it is left.
+pub(super) fn watch_over(
+    command: &[OsString],
+    channel: Channel,
+    signals: &Signals,
+    terminal: &Terminal,
+) -> Exit {
+    std::panic::set_hook(Box::new(|_| {
+        tree::kill_all_but(&[]);
+        Exit::BUG.leave()
+    }));
+    let prepared = rustix::process::setpgid(None, None)
+        .and_then(|()| rustix::process::set_child_subreaper(Some(rustix::process::getpid())));
+    let (Ok(()), Ok(reader), Ok(alarm)) = (prepared, signals.open(), Alarm::new()) else { return Exit::BUG };
+    let Some((start, descriptors)) = await_start(&channel) else { return Exit::OK };
+    match spawn(command, &start, &descriptors, signals, terminal) {
+        Ok(leader) => Watch::new(channel, reader, alarm, terminal, leader, start, descriptors).run(),
+        Err(error) => {
+            drop(descriptors);
+            let number = error.raw_os_error().unwrap_or(libc::EINVAL);
+            let _ = channel.send(&ToRunner::NotStarted(number), &[]);
+            Exit::OK
+        }
+    }
+}
+
+/// The grant; `None` if the runner ends without one.
+fn await_start(channel: &Channel) -> Option<(Start, Vec<OwnedFd>)> {
+    loop {
+        let _ = poll(&mut [PollFd::new(channel, PollFlags::IN)], None);
+        match channel.receive() {
+            Received::Message(ToGuardian::Start(start), descriptors) => return Some((start, descriptors)),
+            Received::Message(..) | Received::Nothing => {}
+            Received::Gone => return None,
+        }
+    }
+}
+
+/// What the guardian is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// The command runs.
+    Watching,
+    /// It was asked to end, and is made to at that moment.
+    Ending { kill_at: Moment },
+    /// It is being killed, since that moment.
+    Killing { since: Moment, told: bool },
+}
+
+struct Watch<'a> {
+    channel: Channel,
+    signals: SignalReader,
+    alarm: Alarm,
+    terminal: &'a Terminal,
+    leader: Pid,
+    start: Start,
+    descriptors: Vec<OwnedFd>,
+    deadline: Option<Moment>,
+    course: Course,
+    /// How the command itself has ended, and when that was seen.
+    ended: Option<(ExitStatus, Moment)>,
+    leader_is_reaped: bool,
+    runner_is_gone: bool,
+    by_deadline: bool,
+    told_lingering: bool,
+}
+
+impl<'a> Watch<'a> {
+    fn new(
+        channel: Channel,
+        signals: SignalReader,
+        alarm: Alarm,
+        terminal: &'a Terminal,
+        leader: Pid,
+        start: Start,
+        descriptors: Vec<OwnedFd>,
+    ) -> Self {
+        let deadline = start.deadline.map(Moment::from_nanos);
+        let course = Course::Watching;
+        Self {
+            channel,
+            signals,
+            alarm,
+            terminal,
+            leader,
+            start,
+            descriptors,
+            deadline,
+            course,
+            ended: None,
+            leader_is_reaped: false,
+            runner_is_gone: false,
+            by_deadline: false,
+            told_lingering: false,
+        }
+    }
+
+    fn run(mut self) -> Exit {
+        self.tell(&ToRunner::Started(self.leader.as_raw_pid()));
+        loop {
+            self.look_at_leader();
+            if let Some(status) = self.finished() {
+                return self.finish(status);
+            }
+            let now = Clock::system().now();
+            self.act(now);
+            self.sleep(self.next_act(now));
+            self.listen();
+        }
+    }
+
+    fn tell(&self, message: &ToRunner) {
+        // A runner that is gone or stopped is not waited for.
+        let _ = self.channel.send(message, &[]);
+    }
+
+    fn look_at_leader(&mut self) {
+        if self.ended.is_none() && tree::has_ended(self.leader) {
+            // The status is read without reaping, so that the pid, and with it the group, stays the command's.
+            self.ended = Some((tree::peek(self.leader), Clock::system().now()));
+        }
+        if self.ended.is_none()
+            && let Some(signal) = tree::was_stopped(self.leader)
+        {
+            self.leader_stopped(signal);
+        }
+    }
+
+    /// A command that wants the terminal gets it, if it is ours to give; else the whole job stops with it.
+    fn leader_stopped(&mut self, signal: i32) {
+        let wants_terminal = signal == libc::SIGTTIN || signal == libc::SIGTTOU;
+        if wants_terminal && self.terminal.hand_over(self.leader) {
+            self.signal_group(Signal::CONT);
+        } else if (wants_terminal || signal == libc::SIGTSTP) && self.terminal.exists() {
+            self.tell(&ToRunner::Stopped);
+        }
+    }
+
+    /// How the command has ended, once nothing of it is left.
+    fn finished(&mut self) -> Option<ExitStatus> {
+        let (status, _) = self.ended?;
+        let kept = if self.leader_is_reaped { &[][..] } else { &[self.leader][..] };
+        if tree::reap_all_but(kept) {
+            return None;
+        }
+        if !self.leader_is_reaped {
+            self.terminal.take_back(self.leader);
+            tree::reap(self.leader);
+            self.leader_is_reaped = true;
+        }
+        (!tree::has_children()).then_some(status)
+    }
+
+    /// Closes the lock and says so. The runner gives the lease back and ends this process; if it ends before that, the
+    /// lease is given back here.
+    fn finish(mut self, status: ExitStatus) -> Exit {
+        self.descriptors.clear();
+        self.tell(&ToRunner::Ended(Ended { status, by_deadline: self.by_deadline }));
+        while !self.runner_is_gone {
+            let _ = poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], None);
+            self.runner_is_gone = matches!(self.channel.receive::<ToGuardian>(), Received::Gone);
+        }
+        give_back(&self.start.give_back);
+        Exit::OK
+    }
+
+    /// Does what is due.
+    fn act(&mut self, now: Moment) {
+        match self.course {
+            Course::Watching if self.end_at().is_some_and(|at| now >= at) => {
+                self.by_deadline = true;
+                self.end(now);
+            }
+            Course::Ending { kill_at } if now >= kill_at => {
+                self.course = Course::Killing { since: now, told: false };
+                self.kill();
+            }
+            Course::Killing { since, told } => {
+                self.kill();
+                if !told && now.since(since) >= UNKILLABLE_AFTER {
+                    self.course = Course::Killing { since, told: true };
+                    self.tell(&ToRunner::Unkillable(pids(&tree::alive())));
+                }
+            }
+            Course::Watching | Course::Ending { .. } => self.tell_lingering(now),
+        }
+    }
+
+    fn tell_lingering(&mut self, now: Moment) {
+        if !self.told_lingering && self.lingering_at().is_some_and(|at| now >= at) {
+            self.told_lingering = true;
+            self.tell(&ToRunner::Lingering(pids(&tree::alive())));
+        }
+    }
+
+    fn next_act(&self, now: Moment) -> Option<Moment> {
+        let lingering = self.lingering_at().filter(|_| !self.told_lingering);
+        let course = match self.course {
+            Course::Watching => self.end_at(),
+            Course::Ending { kill_at } => Some(kill_at),
+            Course::Killing { told, .. } => Some(now.after(KILL_ROUNDS[usize::from(told)])),
+        };
+        lingering.into_iter().chain(course).min()
+    }
+
+    fn lingering_at(&self) -> Option<Moment> {
+        self.ended.map(|(_, at)| at.after(LINGERING_AFTER))
+    }
+
+    /// When the command must be asked to end, so that it can be made to before the deadline.
+    fn end_at(&self) -> Option<Moment> {
+        let deadline = self.deadline.filter(|_| !self.start.only_warn)?;
+        Some(deadline.before(KILL_MARGIN).before(self.grace()))
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_millis(self.start.grace_ms)
+    }
+
+    /// Asks the command to end.
+    fn end(&mut self, now: Moment) {
+        if self.course != Course::Watching {
+            return;
+        }
+        let patience = now.after(self.grace());
+        let limit = self.deadline.filter(|_| !self.start.only_warn || self.runner_is_gone);
+        let kill_at = limit.map_or(patience, |deadline| patience.min(deadline.before(KILL_MARGIN)));
+        self.course = Course::Ending { kill_at };
+        self.signal_group(Signal::TERM);
+        tree::signal_outside(self.leader, Signal::TERM);
+        // A stopped process would not see the signal.
+        self.signal_group(Signal::CONT);
+        tree::signal_outside(self.leader, Signal::CONT);
+    }
+
+    fn kill(&self) {
+        self.signal_group(Signal::KILL);
+        tree::signal_all(Signal::KILL);
+    }
+
+    fn signal_group(&self, signal: Signal) {
+        // Once the leader is reaped, the number may mean another group.
+        if !self.leader_is_reaped {
+            let _ = kill_process_group(self.leader, signal);
+        }
+    }
+
+    fn sleep(&self, until: Option<Moment>) {
+        let set = self.alarm.set(until);
+        debug_assert!(set.is_ok(), "an absolute time is a valid timer");
+        let sources = [
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.alarm, PollFlags::IN),
+            PollFd::new(&self.channel, PollFlags::IN),
+        ];
+        // After the runner's end its socket stays readable for ever.
+        let sources = &mut { sources }[..if self.runner_is_gone { 2 } else { 3 }];
+        let _ = poll(sources, None);
+    }
+
+    fn listen(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            if matches!(meaning(signal), Asks::ToEnd | Asks::ForTheCommand) {
+                self.pass_on(signal);
+            }
+        }
+        while !self.runner_is_gone {
+            match self.channel.receive() {
+                Received::Message(message, _) => self.obey(message),
+                Received::Nothing => return,
+                Received::Gone => {
+                    self.runner_is_gone = true;
+                    self.end(Clock::system().now());
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, message: ToGuardian) {
+        match message {
+            ToGuardian::Deadline(deadline) => self.deadline = deadline.map(Moment::from_nanos),
+            ToGuardian::Signal(signal) => self.pass_on(signal),
+            ToGuardian::Stop => self.end(Clock::system().now()),
+            ToGuardian::Continue => {
+                self.terminal.hand_over(self.leader);
+                self.signal_group(Signal::CONT);
+            }
+            ToGuardian::Start(_) => {}
+        }
+    }
+
+    fn pass_on(&self, signal: i32) {
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            self.signal_group(signal);
+        }
+    }
+}
+
+fn pids(processes: &[Pid]) -> Vec<i32> {
+    processes.iter().map(|pid| pid.as_raw_pid()).collect()
+}
+
+/// Becomes the process that gives the leases back. The URL may contain a password, so it goes through a pipe and never
+/// onto a command line.
+fn give_back(leases: &[GiveBack]) {
+    if leases.is_empty() {
+        return;
+    }
+    let Ok(text) = serde_json::to_vec(leases) else { return };
+    let Ok(input) = memory_file(&text) else { return };
+    // Nothing can be done about an error here: the ttl bounds what was not given back.
+    let _ = Command::new("/proc/self/exe").arg("give-back").stdin(Stdio::from(input)).exec();
+}
+
+fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
+    use std::io::{Seek, Write};
+    let descriptor = rustix::fs::memfd_create("fencepost", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(descriptor);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file.into())
+}

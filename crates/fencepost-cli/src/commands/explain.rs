@@ -1,0 +1,186 @@
+//! `fencepost explain`: where one lock lives, why there, what is promised, and when two could overlap.
+//!
+//! Everything that is said follows from the backend's profile.
+
+use std::time::Duration;
+
+use fencepost::{Expiry, LockName, Loss, Profile, Scope, Tokens, Waiting};
+use serde::Serialize;
+
+use super::place::{Place, Source, fail, reach};
+use crate::args::{self, Global};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// What is said, for machines.
+#[derive(Debug, Serialize)]
+struct Explanation<'a> {
+    lock: &'a str,
+    backend: &'static str,
+    place: String,
+    chosen_by: String,
+    scope: &'static str,
+    ttl_ms: Option<u64>,
+    fences: Vec<String>,
+    promises: Vec<Promise>,
+    because: Option<&'a str>,
+}
+
+/// What happens under one fault.
+#[derive(Debug, Serialize)]
+struct Promise {
+    fault: &'static str,
+    two_may_overlap: &'static str,
+    what_happens: &'static str,
+}
+
+/// Explains one lock.
+pub(crate) fn explain(global: &Global, args: &args::Explain, printer: Printer) -> Exit {
+    let mut places = match Place::of(global, std::slice::from_ref(&args.lock), printer) {
+        Ok(places) => places,
+        Err(exit) => return exit,
+    };
+    let place = places.remove(0);
+    let locks = match place.connect() {
+        Ok(locks) => locks,
+        Err(error) => return fail(&error, printer),
+    };
+    let explanation = Explanation::new(&args.lock, &place, &locks.to_string(), locks.profile());
+    if global.json {
+        printer.data(&serde_json::to_string(&explanation).expect("an explanation is plain data"));
+    } else {
+        explanation.lines(locks.profile()).iter().for_each(|line| printer.data(line));
+    }
+    Exit::OK
+}
+
+impl<'a> Explanation<'a> {
+    fn new(lock: &'a LockName, place: &'a Place, kept_in: &str, profile: &Profile) -> Self {
+        let choice = place.choice.as_ref();
+        let ttl = choice.and_then(|choice| choice.ttl).unwrap_or(fencepost::DEFAULT_TTL);
+        let ttl = (profile.expiry != Expiry::WithProcess).then_some(ttl);
+        Self {
+            lock: lock.as_str(),
+            backend: place.url.kind(),
+            place: kept_in.to_owned(),
+            chosen_by: chosen_by(&place.source),
+            scope: reach(profile.scope),
+            ttl_ms: ttl.map(super::state::milliseconds),
+            fences: choice.iter().flat_map(|choice| &choice.fences).map(ToString::to_string).collect(),
+            promises: promises(profile),
+            because: choice.and_then(|choice| choice.rule.because.as_deref()),
+        }
+    }
+
+    fn lines(&self, profile: &Profile) -> Vec<String> {
+        let mut lines = vec![
+            format!("lock      {}", self.lock),
+            format!("kept in   {}", self.place),
+            format!("because   {}", self.chosen_by),
+            format!("holds for {}", self.scope),
+            format!("lease     {}", self.lease(profile)),
+            format!("token     {}", tokens(profile.tokens)),
+            format!("waiting   {}", waiting(profile.waiting)),
+            format!("loss      {}", loss(profile.loss)),
+            format!(
+                "fence     {}",
+                if self.fences.is_empty() { NO_FENCE.to_owned() } else { self.fences.join(", ") }
+            ),
+        ];
+        lines.extend(self.because.map(|because| format!("reason    {because}")));
+        lines.push(String::new());
+        lines.push("Could two holders overlap?".to_owned());
+        for promise in &self.promises {
+            lines.push(format!(
+                "  {:<12} {:<4} {}",
+                promise.fault, promise.two_may_overlap, promise.what_happens
+            ));
+        }
+        lines
+    }
+
+    fn lease(&self, profile: &Profile) -> String {
+        match (profile.expiry, self.ttl_ms) {
+            (Expiry::WithProcess, _) => {
+                "does not run out; it ends with the command, and --ttl is ignored".to_owned()
+            }
+            (Expiry::WithSession, _) => "ends with the session on the server".to_owned(),
+            (_, ttl) => {
+                let ttl = humantime::format_duration(Duration::from_millis(ttl.unwrap_or_default()));
+                format!("{ttl}, renewed while the command runs")
+            }
+        }
+    }
+}
+
+const NO_FENCE: &str = "none: a holder that does not know that it lost the lock is not stopped";
+
+fn chosen_by(source: &Source) -> String {
+    match source {
+        Source::Flag => "of --backend".to_owned(),
+        Source::Variable => "of FENCEPOST_BACKEND".to_owned(),
+        Source::Default => "there is no configuration: the default".to_owned(),
+        Source::Configuration(file) => format!("of {}", file.display()),
+        Source::Rule { file, line, glob } => {
+            format!("{}:{line}, the rule {glob:?}, matches first", file.display())
+        }
+    }
+}
+
+fn tokens(tokens: Tokens) -> &'static str {
+    match tokens {
+        Tokens::Durable => "grows with every grant, over every crash",
+        _ => "grows with every grant; after a loss of data, as long as the wall clock has not gone back",
+    }
+}
+
+fn waiting(waiting: Waiting) -> &'static str {
+    match waiting {
+        Waiting::Queued => "told when its turn comes, first come first served",
+        Waiting::Notified => "told when the lock is free, in no certain order",
+        _ => "looks again from time to time",
+    }
+}
+
+fn loss(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Pushed => "the holder is told, and its own deadline holds besides",
+        _ => "the holder stops at its own deadline",
+    }
+}
+
+fn promises(profile: &Profile) -> Vec<Promise> {
+    let promise = |fault, two_may_overlap, what_happens| Promise { fault, two_may_overlap, what_happens };
+    let mut promises = vec![promise("no fault", "no", "one holder at a time")];
+    if profile.expiry == Expiry::WithProcess {
+        promises.push(promise("pause", "no", "a stopped holder keeps the lock; the others wait"));
+        promises.push(promise("crash", "no", "free as soon as the last process of the command has ended"));
+        promises.push(promise(
+            "clock jump",
+            "no",
+            "no lease is timed; tokens grow on even if the clock went back",
+        ));
+        promises.push(promise("restart", "no", "a reboot ends every holder"));
+        promises.push(promise(
+            "data loss",
+            "yes",
+            "if both files of a held lock are removed, until its holder looks (1 s)",
+        ));
+    } else {
+        promises.push(promise(
+            "pause",
+            "yes",
+            "a holder that is paused between its check and its write; a fence refuses it",
+        ));
+        promises.push(promise(
+            "crash",
+            "no",
+            "free when the guardian has given it back, at the latest after the ttl",
+        ));
+        promises.push(promise("clock jump", "no", "deadlines are counted on a clock that only runs forward"));
+    }
+    if profile.scope <= Scope::Host {
+        promises.push(promise("other hosts", "yes", "a job on another host does not see this lock at all"));
+    }
+    promises
+}

@@ -1,0 +1,46 @@
+//! `fencepost list`: every lock that is not free.
+
+use fencepost::{LockState, NamePrefix, Result};
+use futures_executor::block_on;
+
+use super::place::{Place, fail};
+use super::state::{StateView, sentence, waiters};
+use crate::args::{self, Global};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// Shows the locks of the backend in use, or of every backend of the configuration.
+pub(crate) fn list(global: &Global, args: &args::List, printer: Printer) -> Exit {
+    let places = match Place::all(global, printer) {
+        Ok(places) => places,
+        Err(exit) => return exit,
+    };
+    let states = match states(&places, &args.prefix) {
+        Ok(states) => states,
+        Err(error) => return fail(&error, printer),
+    };
+    if global.json {
+        let views: Vec<_> = states.iter().map(|(state, kind)| StateView::new(state, kind)).collect();
+        printer.data(&serde_json::to_string(&views).expect("a state is plain data"));
+        return Exit::OK;
+    }
+    for (state, _) in &states {
+        printer.data(&sentence(state));
+        waiters(state).iter().for_each(|line| printer.data(line));
+    }
+    if states.is_empty() {
+        printer.note("no lock is held");
+    }
+    Exit::OK
+}
+
+fn states(places: &[Place], prefix: &str) -> Result<Vec<(LockState, &'static str)>> {
+    let mut states = Vec::new();
+    for place in places {
+        let locks = place.connect()?;
+        let found = block_on(locks.backend().list(&NamePrefix::new(prefix)))?;
+        states.extend(found.into_iter().map(|state| (state, place.url.kind())));
+    }
+    states.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    Ok(states)
+}

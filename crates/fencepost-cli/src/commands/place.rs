@@ -1,0 +1,164 @@
+//! Where a lock lives: flag, rule, variable, or the default on this host. And never silently somewhere weaker.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fencepost::{BackendUrl, Clock, Error, LockName, Locks, Result, Scope};
+use fencepost_policy::{Choice, Policy, Surroundings};
+
+use crate::args::Global;
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// Where one lock lives, and what its rule says.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) url: BackendUrl,
+    pub(crate) source: Source,
+    pub(crate) choice: Option<Choice>,
+}
+
+/// Who decided that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Flag,
+    /// A backend of this configuration, whatever its rules.
+    Configuration(PathBuf),
+    Rule {
+        file: PathBuf,
+        line: usize,
+        glob: String,
+    },
+    Variable,
+    Default,
+}
+
+impl Place {
+    /// The places of locks, in their order.
+    ///
+    /// # Errors
+    /// The exit code; the reason has been printed.
+    pub(crate) fn of(global: &Global, locks: &[LockName], printer: Printer) -> Result<Vec<Self>, Exit> {
+        let policy =
+            Policy::find(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
+        let variable = variable().map_err(|error| fail(&error, printer))?;
+        locks
+            .iter()
+            .map(|lock| Self::of_one(global, policy.as_ref(), variable.as_ref(), lock, printer))
+            .collect()
+    }
+
+    fn of_one(
+        global: &Global,
+        policy: Option<&Policy>,
+        variable: Option<&BackendUrl>,
+        lock: &LockName,
+        printer: Printer,
+    ) -> Result<Self, Exit> {
+        let choose =
+            |policy: &Policy| policy.choose_in(&Surroundings::of_process(), lock, global.backend.as_ref());
+        let choice =
+            policy.map(choose).transpose().map_err(|error| misconfigured(&error, printer))?.flatten();
+        if let Some(url) = &global.backend {
+            return Ok(Self { url: url.clone(), source: Source::Flag, choice });
+        }
+        if let (Some(choice), Some(policy)) = (choice, policy) {
+            let (line, glob) = (choice.rule.line, choice.rule.glob.clone());
+            let source = Source::Rule { file: policy.path().to_owned(), line, glob };
+            return Ok(Self { url: choice.backend.url().clone(), source, choice: Some(choice) });
+        }
+        if let Some(url) = variable {
+            return Ok(Self { url: url.clone(), source: Source::Variable, choice: None });
+        }
+        if let Some(policy) = policy {
+            unmatched(policy, lock, printer);
+            return Err(Exit::CONFIG);
+        }
+        let url = "file:".parse().map_err(|error| fail(&error, printer))?;
+        Ok(Self { url, source: Source::Default, choice: None })
+    }
+
+    /// Every place in use: the one that flag or variable names, each backend of the configuration, or the default.
+    ///
+    /// # Errors
+    /// The exit code; the reason has been printed.
+    pub(crate) fn all(global: &Global, printer: Printer) -> Result<Vec<Self>, Exit> {
+        let one = |url: BackendUrl, source| vec![Self { url, source, choice: None }];
+        if let Some(url) = &global.backend {
+            return Ok(one(url.clone(), Source::Flag));
+        }
+        let policy =
+            Policy::find(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
+        if let Some(policy) = policy {
+            let places = policy.places().map_err(|error| misconfigured(&error, printer))?;
+            let source = Source::Configuration(policy.path().to_owned());
+            let place = |url: &BackendUrl| Self { url: url.clone(), source: source.clone(), choice: None };
+            return Ok(places.iter().map(|there| place(there.url())).collect());
+        }
+        if let Some(url) = variable().map_err(|error| fail(&error, printer))? {
+            return Ok(one(url, Source::Variable));
+        }
+        let url = "file:".parse().map_err(|error| fail(&error, printer))?;
+        Ok(one(url, Source::Default))
+    }
+
+    /// The directory of a file backend.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        match self.url.kind() {
+            "file" => {
+                Some(fencepost::file::FileBackend::from_url(&self.url, Clock::system()).ok()?.directory())
+            }
+            _ => None,
+        }
+    }
+
+    /// The locks that are kept there.
+    pub(crate) fn connect(&self) -> Result<Locks> {
+        fencepost::connect_url(&self.url, &Clock::system())
+    }
+
+    /// The rule's ttl.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        self.choice.as_ref().and_then(|choice| choice.ttl)
+    }
+}
+
+/// What `FENCEPOST_BACKEND` says.
+fn variable() -> Result<Option<BackendUrl>> {
+    match std::env::var("FENCEPOST_BACKEND") {
+        Ok(text) if !text.is_empty() => text.parse().map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn unmatched(policy: &Policy, lock: &LockName, printer: Printer) {
+    printer.error(format_args!("{}: no rule matches the lock {lock}", policy.path().display()));
+    let nearest = policy.nearest(lock);
+    if !nearest.is_empty() {
+        printer.hint(format_args!("the nearest rules are {}", nearest.join(", ")));
+    }
+    printer.hint("add a rule, or name the place with --backend or FENCEPOST_BACKEND");
+}
+
+/// Prints `error`; its exit code.
+pub(crate) fn fail(error: &Error, printer: Printer) -> Exit {
+    printer.failure(error);
+    Exit::from(error)
+}
+
+/// Prints an error of the configuration; its exit code.
+pub(crate) fn misconfigured(error: &fencepost_policy::ConfigError, printer: Printer) -> Exit {
+    printer.error(error);
+    Exit::CONFIG
+}
+
+/// How far a lock reaches, in words.
+pub(crate) fn reach(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Process => "this process only",
+        Scope::Host => "this host only",
+        Scope::Server => "everybody who uses this server",
+        Scope::Cluster => "everybody who uses this cluster",
+        _ => "not known",
+    }
+}

@@ -1,0 +1,126 @@
+//! What `run` leaves in writing: events as they happen, and the outcome as a report.
+//!
+//! Both files are opened before anything is started, so that a wrong path stops nothing half-way; a write that fails
+//! later is said on stderr and changes nothing else.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fencepost::{Clock, Event, FencingToken, HolderId, LockName, Observer};
+use serde::Serialize;
+
+use crate::args::Run;
+use crate::child::Bell;
+use crate::commands::state::time;
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// The files that a run writes.
+#[derive(Debug)]
+pub(super) struct Journal {
+    events: Option<(PathBuf, File)>,
+    report: Option<(PathBuf, File)>,
+    printer: Printer,
+}
+
+/// One line of the events file.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    at: String,
+    event: &'a str,
+    lock: &'a str,
+    token: Option<FencingToken>,
+    holder: Option<HolderId>,
+    detail: Option<&'a str>,
+}
+
+impl Journal {
+    /// Opens the files that the command line names.
+    ///
+    /// # Errors
+    /// The exit code; the reason has been printed.
+    pub(super) fn open(args: &Run, printer: Printer) -> Result<Self, Exit> {
+        let mut appending = File::options();
+        let mut replacing = File::options();
+        let events = open(args.events.as_deref(), appending.append(true).create(true), "--events", printer)?;
+        let replacing = replacing.write(true).create(true).truncate(true);
+        let report = open(args.report.as_deref(), replacing, "--report", printer)?;
+        Ok(Self { events, report, printer })
+    }
+
+    /// Appends one event.
+    pub(super) fn event(
+        &mut self,
+        event: &str,
+        lock: &LockName,
+        grant: Option<(FencingToken, HolderId)>,
+        detail: Option<&str>,
+    ) {
+        let Some((path, file)) = &mut self.events else { return };
+        let (token, holder) = grant.unzip();
+        let at = time(Clock::system().wall_micros());
+        let line = Line { at, event, lock: lock.as_str(), token, holder, detail };
+        if let Err(error) = append(file, &line) {
+            self.printer.warn(format_args!("cannot write {}: {error}", path.display()));
+            self.events = None;
+        }
+    }
+
+    /// Writes the report.
+    pub(super) fn report(&mut self, report: &impl Serialize) {
+        let Some((path, file)) = &mut self.report else { return };
+        if let Err(error) = append(file, report) {
+            self.printer.warn(format_args!("cannot write {}: {error}", path.display()));
+        }
+    }
+}
+
+fn open(
+    path: Option<&Path>,
+    options: &OpenOptions,
+    flag: &str,
+    printer: Printer,
+) -> Result<Option<(PathBuf, File)>, Exit> {
+    let Some(path) = path else { return Ok(None) };
+    match options.open(path) {
+        Ok(file) => Ok(Some((path.to_owned(), file))),
+        Err(error) => {
+            printer.error(format_args!("cannot open the file of {flag}: {}: {error}", path.display()));
+            Err(Exit::USAGE)
+        }
+    }
+}
+
+/// One line in one write, so that several runs may share a file.
+fn append(file: &mut File, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    file.write_all(&text)
+}
+
+/// Hears of renewals and losses on another thread, and keeps them for the runner.
+#[derive(Debug)]
+pub(super) struct Reporter {
+    heard: Mutex<Vec<(LockName, Event)>>,
+    bell: Arc<Bell>,
+}
+
+impl Reporter {
+    pub(super) fn new(bell: Arc<Bell>) -> Self {
+        Self { heard: Mutex::default(), bell }
+    }
+
+    /// What was heard since the last call.
+    pub(super) fn take(&self) -> Vec<(LockName, Event)> {
+        std::mem::take(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Observer for Reporter {
+    fn observe(&self, lock: &LockName, event: &Event) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((lock.clone(), event.clone()));
+        self.bell.ring();
+    }
+}

@@ -1,0 +1,115 @@
+//! How a run has ended: for the exit code, and for the report.
+
+use std::time::Duration;
+
+use fencepost::{Error, ErrorKind, FencingToken, HolderId};
+use serde::Serialize;
+
+use super::plan::{Plan, Target};
+use crate::commands::state::milliseconds;
+use crate::exit::Exit;
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    Ran,
+    NotAcquired,
+    Lost,
+    TimedOut,
+    Unavailable,
+    Denied,
+    Stale,
+    Interrupted,
+}
+
+/// The end of a run.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) outcome: Outcome,
+    pub(super) exit: Exit,
+    pub(super) lost_reason: Option<String>,
+}
+
+impl Ending {
+    pub(super) fn new(outcome: Outcome, exit: Exit) -> Self {
+        Self { outcome, exit, lost_reason: None }
+    }
+
+    /// The lease was lost for `reason`.
+    pub(super) fn lost(reason: &str) -> Self {
+        Self { outcome: Outcome::Lost, exit: Exit::LOST, lost_reason: Some(reason.to_owned()) }
+    }
+
+    /// The locks were not acquired, because of `error`.
+    pub(super) fn failed(error: &Error, conflict: Exit) -> Self {
+        let exit = Exit::from(error);
+        match error.kind() {
+            ErrorKind::Contended => Self::new(Outcome::NotAcquired, conflict),
+            ErrorKind::Denied => Self::new(Outcome::Denied, exit),
+            ErrorKind::Stale => Self::new(Outcome::Stale, exit),
+            ErrorKind::Lost => Self::lost(reason(error)),
+            _ => Self::new(Outcome::Unavailable, exit),
+        }
+    }
+}
+
+/// Why a lease was lost, as one word.
+pub(super) fn reason(error: &Error) -> &'static str {
+    error.loss_reason().map_or("deadline", fencepost::LossReason::as_str)
+}
+
+/// The grants of a run, and when they were got.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times {
+    pub(super) waited: Duration,
+    pub(super) held: Option<Duration>,
+}
+
+/// The report of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Report<'a> {
+    #[serde(flatten)]
+    first: Part<'a>,
+    outcome: Outcome,
+    exit_code: u8,
+    waited_ms: u64,
+    held_ms: Option<u64>,
+    lost_reason: Option<&'a str>,
+    locks: Vec<Part<'a>>,
+}
+
+/// One lock of a run.
+#[derive(Clone, Debug, Serialize)]
+struct Part<'a> {
+    lock: &'a str,
+    backend: &'static str,
+    scope: &'static str,
+    holder: Option<HolderId>,
+    token: Option<FencingToken>,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        grants: &[(FencingToken, HolderId)],
+        ending: &'a Ending,
+        times: &Times,
+    ) -> Self {
+        let part = |(index, target): (usize, &'a Target)| {
+            let (token, holder) = grants.get(index).copied().unzip();
+            let (lock, backend) = (target.name.as_str(), target.place.url.kind());
+            Part { lock, backend, scope: target.reach(), holder, token }
+        };
+        let locks: Vec<_> = plan.targets.iter().enumerate().map(part).collect();
+        Self {
+            first: locks[0].clone(),
+            outcome: ending.outcome,
+            exit_code: ending.exit.0,
+            waited_ms: milliseconds(times.waited),
+            held_ms: times.held.map(milliseconds),
+            lost_reason: ending.lost_reason.as_deref(),
+            locks,
+        }
+    }
+}

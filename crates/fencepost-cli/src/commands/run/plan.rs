@@ -1,0 +1,128 @@
+//! What a run is going to do: flag over rule over defaults, checked before anything is started.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost::{
+    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, Lock, LockName, Locks, Observer, Result, Wait,
+};
+
+use crate::args::{Global, Run};
+use crate::commands::place::{Place, fail, reach};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// The locks of a run and the times that go for all of them.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) targets: Vec<Target>,
+    pub(super) wait: Option<Duration>,
+    pub(super) grace: Duration,
+}
+
+/// One lock, and where it is.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) name: LockName,
+    pub(super) place: Place,
+    pub(super) locks: Locks,
+    ttl: Duration,
+    fences: Vec<BackendUrl>,
+    durable: bool,
+}
+
+impl Plan {
+    /// The plan of a command line.
+    ///
+    /// # Errors
+    /// The exit code; the reason has been printed.
+    pub(super) fn new(global: &Global, args: &Run, printer: Printer) -> Result<Self, Exit> {
+        refuse_twice(&args.locks).map_err(|error| fail(&error, printer))?;
+        let places = Place::of(global, &args.locks, printer)?;
+        let waits = places.iter().filter_map(|place| place.choice.as_ref()?.wait);
+        let wait = args.wait.or_else(|| waits.min()).filter(|_| !args.no_wait);
+        let ttl = |place: &Place| args.ttl.or_else(|| place.ttl()).unwrap_or(DEFAULT_TTL);
+        let shortest = places.iter().map(ttl).min().unwrap_or(DEFAULT_TTL);
+        let graces = places.iter().filter_map(|place| place.choice.as_ref()?.grace);
+        let grace = args.grace.or_else(|| graces.min());
+        refuse_long_grace(grace, shortest).map_err(|error| fail(&error, printer))?;
+        let grace = grace.unwrap_or_else(|| fencepost::default_grace(shortest));
+        let targets = args.locks.iter().cloned().zip(places);
+        let targets = targets.map(|(name, place)| Target::new(name, ttl(&place), place, &args.fence));
+        let targets = targets.collect::<Result<Vec<_>>>().map_err(|error| fail(&error, printer))?;
+        Ok(Self { targets, wait, grace })
+    }
+
+    /// How long to wait, from now.
+    pub(super) fn patience(&self, no_wait: bool, clock: &Clock) -> Wait {
+        match (no_wait, self.wait) {
+            (true, _) => Wait::No,
+            (false, Some(wait)) => Wait::Until(clock.now().after(wait)),
+            (false, None) => Wait::Forever,
+        }
+    }
+}
+
+impl Target {
+    fn new(name: LockName, ttl: Duration, place: Place, fences: &[BackendUrl]) -> Result<Self> {
+        let locks = place.connect()?;
+        let ruled = place.choice.iter().flat_map(|choice| &choice.fences).map(fencepost_policy::Place::url);
+        let fences = ruled.chain(fences).cloned().collect();
+        let durable = place.choice.as_ref().is_some_and(|choice| choice.rule.require_durable);
+        Ok(Self { name, place, locks, ttl, fences, durable })
+    }
+
+    /// The lock with all its options.
+    pub(super) fn lock(&self, args: &Run, grace: Duration, observer: Arc<dyn Observer>) -> Result<Lock> {
+        let label = crate::label::of(&args.command);
+        let mut lock =
+            self.locks.lock(self.name.as_str())?.ttl(self.ttl).grace(grace).label(label).observer(observer);
+        if let Some(at_least) = args.at_least {
+            lock = lock.at_least(at_least);
+        }
+        if self.durable {
+            lock = lock.require_durable();
+        }
+        for fence in &self.fences {
+            lock = lock.fence(fencepost::fence(fence)?);
+        }
+        Ok(lock)
+    }
+
+    /// How far it reaches, in words.
+    pub(super) fn reach(&self) -> &'static str {
+        reach(self.locks.profile().scope)
+    }
+
+    /// Says where the lock is, always where the user may not expect it: a directory that is about to be made.
+    pub(super) fn announce(&self, printer: Printer) {
+        let line = format!("{} is kept in {}: it holds for {}", self.name, self.locks, self.reach());
+        if self.place.directory().is_some_and(|directory| !directory.is_dir()) {
+            printer.note(format_args!("{line} (making the directory)"));
+        } else {
+            printer.detail(line);
+        }
+    }
+}
+
+fn refuse_twice(locks: &[LockName]) -> Result<()> {
+    let twice = locks.iter().enumerate().find(|(index, lock)| locks[..*index].contains(lock));
+    match twice {
+        Some((_, lock)) => Err(wrong("the lock is named twice".to_owned()).on(lock)),
+        None => Ok(()),
+    }
+}
+
+fn refuse_long_grace(grace: Option<Duration>, ttl: Duration) -> Result<()> {
+    match grace.filter(|grace| *grace > ttl / 2) {
+        Some(grace) => {
+            let what = format!("a grace of {grace:?} is more than half of the ttl of {ttl:?}");
+            Err(wrong(what).hint("the command must have ended before the lease has; ask for a longer --ttl"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn wrong(what: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, "run the command", what)
+}

@@ -1,0 +1,247 @@
+//! Holding: passing on signals and deadlines while the command runs, until nothing of it is left.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use fencepost::{Clock, Deadline, Error, Event, Lease, Moment};
+use futures_util::future::select_all;
+use rustix::process::Pid;
+
+use super::journal::{Journal, Reporter};
+use super::outcome::{Ending, Outcome, reason};
+use crate::args::OnLost;
+use crate::child::{
+    Asks, BACKSTOP_MARGIN, Ended, ExitStatus, Guardian, Heard, Inbox, Terminal, ToGuardian, ToRunner,
+    meaning, stop_this_job,
+};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// A command under watch.
+pub(super) struct Watch<'a> {
+    pub(super) command: &'a [OsString],
+    pub(super) guardian: &'a Guardian,
+    pub(super) inbox: &'a Inbox,
+    pub(super) terminal: &'a Terminal,
+    pub(super) leases: &'a [Lease],
+    pub(super) reporter: &'a Reporter,
+    pub(super) journal: &'a mut Journal,
+    pub(super) printer: Printer,
+    pub(super) on_lost: OnLost,
+    pub(super) stop_at: Option<Moment>,
+    pub(super) max_runtime: Option<Duration>,
+    pub(super) group: Option<Pid>,
+    pub(super) lost: Option<Error>,
+    pub(super) timed_out: bool,
+}
+
+/// How the command's tree has ended.
+enum End {
+    Ended(Ended),
+    NotStarted(i32),
+    /// The guardian could not say.
+    GuardianGone,
+}
+
+impl Watch<'_> {
+    /// Watches until nothing of the command is left.
+    ///
+    /// # Errors
+    /// When the kernel refuses what is needed to watch; the command has been ended then.
+    pub(super) fn run(mut self) -> io::Result<Ending> {
+        let end = self.until_end();
+        if end.is_err() {
+            self.guardian.replace(self.group);
+        }
+        Ok(self.ending(&end?))
+    }
+
+    fn until_end(&mut self) -> io::Result<End> {
+        let leases = self.leases;
+        let mut lost: Pin<Box<dyn Future<Output = Error>>> =
+            Box::pin(async { select_all(leases.iter().map(|lease| Box::pin(lease.lost()))).await.0 });
+        loop {
+            let heard = self.inbox.next(self.next_alarm(), lost.as_mut())?;
+            self.note_events();
+            match heard {
+                Heard::Done(error) => {
+                    self.lose(error);
+                    lost = Box::pin(std::future::pending());
+                }
+                Heard::Signal(signal) => self.signal(signal),
+                Heard::Message(ToRunner::Ended(ended)) => return Ok(End::Ended(ended)),
+                Heard::Message(ToRunner::NotStarted(error)) => return Ok(End::NotStarted(error)),
+                Heard::Message(message) => self.hear(&message),
+                Heard::GuardianGone => {
+                    self.guardian.replace(self.group);
+                    return Ok(End::GuardianGone);
+                }
+                Heard::Alarm if self.backstop().is_some_and(|at| Clock::system().now() >= at) => {
+                    self.guardian.replace(self.group);
+                    return Ok(End::GuardianGone);
+                }
+                Heard::Alarm => self.time_out(),
+                Heard::Bell => {}
+            }
+        }
+    }
+
+    /// The earliest deadline of the leases.
+    fn deadline(&self) -> Deadline {
+        earliest(self.leases)
+    }
+
+    /// When the command must have been ended by the guardian.
+    fn backstop(&self) -> Option<Moment> {
+        let deadline = self.deadline().moment().filter(|_| self.on_lost == OnLost::Stop);
+        deadline.map(|deadline| deadline.before(BACKSTOP_MARGIN))
+    }
+
+    fn next_alarm(&self) -> Option<Moment> {
+        let stop_at = self.stop_at.filter(|_| !self.timed_out);
+        stop_at.into_iter().chain(self.backstop()).min()
+    }
+
+    fn tell(&self, message: &ToGuardian) {
+        // A guardian that cannot be told acts on what it was told before: earlier, never later.
+        let _ = self.inbox.channel().send(message, &[]);
+    }
+
+    fn lose(&mut self, error: Error) {
+        if self.on_lost == OnLost::Stop {
+            self.printer.error(format_args!("{error}; stopping the command"));
+            self.all("stopping", Some(reason(&error)));
+            self.tell(&ToGuardian::Stop);
+        } else {
+            self.printer.error(format_args!("{error}; the command runs on, only a fence protects from it"));
+        }
+        self.lost = Some(error);
+    }
+
+    fn time_out(&mut self) {
+        if self.stop_at.is_some_and(|at| Clock::system().now() >= at) && !self.timed_out {
+            self.timed_out = true;
+            let limit = humantime::format_duration(self.max_runtime.unwrap_or_default());
+            self.printer.note(format_args!("the command has run for {limit}; stopping it"));
+            self.all("stopping", Some("max_runtime"));
+            self.tell(&ToGuardian::Stop);
+        }
+    }
+
+    fn signal(&mut self, signal: i32) {
+        match meaning(signal) {
+            Asks::ToEnd | Asks::ForTheCommand => self.tell(&ToGuardian::Signal(signal)),
+            Asks::ToStop => self.stop_job(),
+            Asks::Nothing => {}
+        }
+    }
+
+    fn hear(&mut self, message: &ToRunner) {
+        match message {
+            ToRunner::Started(group) => self.group = Pid::from_raw(*group),
+            ToRunner::Stopped => self.stop_job(),
+            ToRunner::Lingering(pids) => {
+                let pids = numbers(pids);
+                self.printer
+                    .note(format_args!("the command has ended; the lock is still held, by its pid {pids}"));
+                self.all("lingering", Some(&pids));
+            }
+            ToRunner::Unkillable(pids) => {
+                let pids = numbers(pids);
+                self.printer
+                    .error(format_args!("SIGKILL has not ended pid {pids}; the lock is not given back"));
+                self.all("unkillable", Some(&pids));
+            }
+            ToRunner::Ended(_) | ToRunner::NotStarted(_) => {}
+        }
+    }
+
+    /// Ctrl-Z: the shell gets its terminal back, and the job stops until the shell continues it.
+    fn stop_job(&self) {
+        if let Some(group) = self.group {
+            self.terminal.take_back(group);
+        }
+        stop_this_job();
+        let arrived = self.inbox.signals_beside_job_control();
+        self.tell(&ToGuardian::Continue);
+        arrived.into_iter().for_each(|signal| self.tell(&ToGuardian::Signal(signal)));
+    }
+
+    fn note_events(&mut self) {
+        for (lock, event) in self.reporter.take() {
+            let grant = self.leases.iter().find(|lease| *lease.lock() == lock);
+            let grant = grant.map(|lease| (lease.token(), lease.holder()));
+            match event {
+                Event::Renewed { .. } => {
+                    let deadline = self.deadline().moment().map(Moment::as_nanos);
+                    self.tell(&ToGuardian::Deadline(deadline));
+                    self.journal.event("renewed", &lock, grant, None);
+                }
+                Event::RenewFailed { error } => {
+                    self.journal.event("renew_failed", &lock, grant, Some(&error.to_string()));
+                    self.printer.detail(format_args!("{lock}: a renewal has failed: {error}"));
+                }
+                Event::Lost { error } => self.journal.event("lost", &lock, grant, Some(reason(&error))),
+                _ => {}
+            }
+        }
+    }
+
+    fn all(&mut self, event: &str, detail: Option<&str>) {
+        for lease in self.leases {
+            self.journal.event(event, lease.lock(), Some((lease.token(), lease.holder())), detail);
+        }
+    }
+
+    fn ending(&mut self, end: &End) -> Ending {
+        let (status, by_deadline) = match end {
+            End::NotStarted(error) => return self.not_started(*error),
+            End::GuardianGone => return self.guardian_died(),
+            End::Ended(ended) => (ended.status, ended.by_deadline),
+        };
+        if let Some(error) =
+            self.lost.take().or_else(|| self.leases.iter().find_map(|lease| lease.check().err()))
+        {
+            return Ending::lost(reason(&error));
+        }
+        if by_deadline {
+            self.printer.error("the lease could not be renewed in time; the command was stopped");
+            return Ending::lost("deadline");
+        }
+        match status {
+            _ if self.timed_out => Ending::new(Outcome::TimedOut, Exit::TIMED_OUT),
+            ExitStatus::Code(code) => Ending::new(Outcome::Ran, Exit(u8::try_from(code).unwrap_or(u8::MAX))),
+            ExitStatus::Signal(signal) => Ending::new(Outcome::Ran, Exit::signalled(signal)),
+        }
+    }
+
+    fn not_started(&self, error: i32) -> Ending {
+        let program = self.command[0].to_string_lossy();
+        self.printer
+            .error(format_args!("cannot execute {program:?}: {}", io::Error::from_raw_os_error(error)));
+        let exit = if error == libc::ENOENT { Exit::NOT_FOUND } else { Exit::CANNOT_EXECUTE };
+        Ending::new(Outcome::Ran, exit)
+    }
+
+    fn guardian_died(&mut self) -> Ending {
+        if let Some(group) = self.group {
+            self.terminal.take_back(group);
+        }
+        self.printer.error("the guardian of the command has died or was stopped; the command was killed");
+        self.all("stopping", Some("guardian_died"));
+        Ending::lost("guardian_died")
+    }
+}
+
+/// The earliest deadline of several leases.
+pub(super) fn earliest(leases: &[Lease]) -> Deadline {
+    let moments = leases.iter().filter_map(|lease| lease.deadline().moment());
+    moments.min().map_or(Deadline::NEVER, Deadline::at)
+}
+
+fn numbers(pids: &[i32]) -> String {
+    pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+}

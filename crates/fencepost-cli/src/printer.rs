@@ -1,0 +1,98 @@
+//! What is said to the user: data on stdout, talk on stderr.
+//!
+//! Invariant: nothing here panics. A closed pipe or a hung-up terminal must not bring down a process that guards a
+//! command, so failures to write are ignored.
+
+use std::io::{IsTerminal, Write};
+
+use fencepost::Error;
+
+use crate::args::{ColorChoice, Global};
+
+/// Where and how much to talk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Printer {
+    volume: Volume,
+    colored: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Volume {
+    Quiet,
+    Normal,
+    Verbose,
+}
+
+impl Printer {
+    pub(crate) fn new(global: &Global) -> Self {
+        let volume = match (global.quiet, global.verbose) {
+            (true, _) => Volume::Quiet,
+            (_, true) => Volume::Verbose,
+            _ => Volume::Normal,
+        };
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colored = match global.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => !plain && std::io::stderr().is_terminal(),
+        };
+        Self { volume, colored }
+    }
+
+    /// Data, on stdout.
+    #[expect(clippy::unused_self, reason = "everything that is said goes through the printer")]
+    pub(crate) fn data(self, text: &str) {
+        let _ = std::io::stdout().write_all(format!("{text}\n").as_bytes());
+    }
+
+    /// Something that the user must know; `-q` does not silence it.
+    pub(crate) fn error(self, what: impl std::fmt::Display) {
+        self.line("error", 31, what);
+    }
+
+    /// An error and what to do about it.
+    pub(crate) fn failure(self, error: &Error) {
+        self.error(error);
+        if let Some(advice) = error.advice() {
+            self.hint(advice);
+        }
+    }
+
+    /// What to do about the error above.
+    pub(crate) fn hint(self, what: impl std::fmt::Display) {
+        self.line("hint", 36, what);
+    }
+
+    /// Something that looks like a mistake.
+    pub(crate) fn warn(self, what: impl std::fmt::Display) {
+        if self.volume > Volume::Quiet {
+            self.line("warning", 33, what);
+        }
+    }
+
+    /// What goes on, where it takes long or the user may not expect it.
+    pub(crate) fn note(self, what: impl std::fmt::Display) {
+        if self.volume > Volume::Quiet {
+            say(&format!("fencepost: {what}\n"));
+        }
+    }
+
+    /// What goes on in detail.
+    pub(crate) fn detail(self, what: impl std::fmt::Display) {
+        if self.volume == Volume::Verbose {
+            say(&format!("fencepost: {what}\n"));
+        }
+    }
+
+    fn line(self, kind: &str, color: u8, what: impl std::fmt::Display) {
+        if self.colored {
+            say(&format!("fencepost: \u{1b}[1;{color}m{kind}:\u{1b}[0m {what}\n"));
+        } else {
+            say(&format!("fencepost: {kind}: {what}\n"));
+        }
+    }
+}
+
+fn say(line: &str) {
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}

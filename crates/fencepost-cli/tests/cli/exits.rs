@@ -1,0 +1,159 @@
+//! Every exit code of the table, and what is said with it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::Home;
+
+#[test]
+fn command_gives_its_own_exit_code() {
+    let home = Home::new();
+    for code in [0, 1, 7, 64, 75, 255] {
+        home.run(["run", "demo", "--", "sh", "-c", &format!("exit {code}")]).exits(code);
+    }
+}
+
+#[test]
+fn command_that_a_signal_ended_gives_128_and_the_signal() {
+    let home = Home::new();
+    for signal in [1, 6, 9, 11, 15] {
+        home.run(["run", "demo", "--", "sh", "-c", &format!("kill -{signal} $$")]).exits(128 + signal);
+    }
+}
+
+#[test]
+fn usage_errors_exit_64() {
+    let home = Home::new();
+    let long = "x".repeat(1025);
+    for args in [
+        &["run"][..],
+        &["run", "demo"],
+        &["run", "demo", "--"],
+        &["run", "--", "true"],
+        &["run", "--no-such-flag", "demo", "--", "true"],
+        &["run", "--ttl", "30", "demo", "--", "true"],
+        &["run", "--ttl", "0s", "demo", "--", "true"],
+        &["run", "--wait", "0", "demo", "--", "true"],
+        &["run", "--wait", "1s", "-n", "demo", "--", "true"],
+        &["run", "--grace", "16s", "demo", "--", "true"],
+        &["run", "--grace", "1s", "--ttl", "1s", "demo", "--", "true"],
+        &["run", "", "--", "true"],
+        &["run", "a\nb", "--", "true"],
+        &["run", &long, "--", "true"],
+        &["run", "--backend", "nonsense", "demo", "--", "true"],
+        &["run", "--backend", "file:relative", "demo", "--", "true"],
+        &["run", "--backend", "file:/tmp?fsinc=on", "demo", "--", "true"],
+        &["run", "--backend", "redis://cache/0", "demo", "--", "true"],
+        &["run", "--report", "/nonexistent/report", "demo", "--", "true"],
+        &["run", "-E", "256", "demo", "--", "true"],
+        &["nonsense"],
+        &[],
+    ] {
+        let run = home.run(args);
+        assert_eq!(run.code, Some(64), "{args:?}: {run:?}");
+        assert!(!run.stderr.is_empty(), "{args:?}");
+    }
+    assert!(!home.locks().exists(), "nothing was made");
+}
+
+#[test]
+fn durations_without_a_unit_get_a_hint() {
+    let home = Home::new();
+    assert!(home.run(["run", "--ttl", "30", "demo", "--", "true"]).exits(64).stderr.contains("30s"));
+    assert!(home.run(["run", "--wait", "0", "demo", "--", "true"]).exits(64).stderr.contains("-n"));
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let home = Home::new();
+    assert!(home.run(["--help"]).exits(0).stdout.contains("Run a command while holding a lock"));
+    assert!(home.run(["run", "--help"]).exits(0).stdout.contains("--max-runtime"));
+    assert!(home.run(["--version"]).exits(0).stdout.starts_with("fencepost 0."));
+}
+
+#[test]
+fn held_lock_exits_75_or_what_the_caller_wants() {
+    let home = Home::new();
+    let _holder = home.start(["run", "demo", "--", "sh", "-c", "echo >held; sleep 60"]);
+    home.await_file("held");
+    let refused = home.run(["run", "-n", "--report", "report", "demo", "--", "true"]).exits(75);
+    assert!(refused.stderr.contains("demo is held by tester@"), "{}", refused.stderr);
+    assert_eq!(home.json("report")["outcome"], "not_acquired");
+    assert!(home.json("report")["token"].is_null());
+    home.run(["run", "-n", "-E", "0", "demo", "--", "true"]).exits(0);
+    home.run(["run", "-n", "--conflict-exit-code", "99", "demo", "--", "true"]).exits(99);
+}
+
+#[test]
+fn missing_and_unexecutable_commands_exit_127_and_126() {
+    let home = Home::new();
+    let missing = home.run(["run", "--report", "report", "demo", "--", "nosuchprogram"]).exits(127);
+    assert!(missing.stderr.contains("nosuchprogram"), "{}", missing.stderr);
+    assert_eq!(home.json("report")["outcome"], "ran");
+    home.write("plain", "text\n");
+    home.run(["run", "demo", "--", "./plain"]).exits(126);
+    home.run(["run", "demo", "--", "."]).exits(126);
+    home.run(["run", "demo", "--", ""]).exits(127);
+    home.run(["status", "demo"]).exits(1);
+}
+
+/// Runs as `nobody`, since root is denied nothing; `None` where the tests do not run as root.
+fn as_nobody(home: &Home, args: &[&str]) -> Option<crate::support::Outcome> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    std::fs::set_permissions(home.path("."), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = home.command("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_fencepost")])
+        .args(args);
+    Some(crate::support::Outcome::of(command.output().unwrap()))
+}
+
+#[test]
+fn denied_directory_exits_77() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("locks")).unwrap();
+    let url = format!("file:{}", home.path("locks").display());
+    let args = ["run", "--backend", &url, "demo", "--", "true"];
+    if let Some(denied) = as_nobody(&home, &args) {
+        assert!(denied.exits(77).stderr.contains("Permission denied"));
+    }
+}
+
+#[test]
+fn several_users_share_an_explicit_directory() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("locks")).unwrap();
+    std::fs::set_permissions(home.path("locks"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let url = format!("file:{}", home.path("locks").display());
+    home.run(["run", "--backend", &url, "demo", "--", "true"]).exits(0);
+    if let Some(other) = as_nobody(&home, &["run", "--backend", &url, "demo", "--", "true"]) {
+        other.exits(0);
+    }
+    home.run(["run", "--backend", &url, "demo", "--", "true"]).exits(0);
+}
+
+#[test]
+fn unusable_directory_exits_69_or_64() {
+    let home = Home::new();
+    home.write("plain", "");
+    let url = format!("file:{}/locks", home.path("plain").display());
+    home.run(["run", "-n", "--backend", &url, "demo", "--", "true"]).exits(64);
+    std::fs::create_dir_all(home.locks().join("demo.lock")).unwrap();
+    home.run(["run", "-n", "demo", "--", "true"]).exits(69);
+}
+
+#[test]
+fn network_file_systems_are_refused() {
+    let home = Home::new();
+    let run = home.run(["run", "-n", "--backend", "file:/proc/self", "demo", "--", "true"]);
+    assert_ne!(run.code, Some(0), "{run:?}");
+}
+
+#[test]
+fn password_on_the_command_line_draws_a_warning_and_is_never_shown() {
+    let home = Home::new();
+    let run =
+        home.run(["-v", "run", "--backend", "redis://u:s3cret@cache/0", "demo", "--", "true"]).exits(64);
+    assert!(run.stderr.contains("password") && !run.stderr.contains("s3cret"), "{}", run.stderr);
+}

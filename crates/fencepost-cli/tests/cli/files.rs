@@ -1,0 +1,141 @@
+//! What `run` writes: the report and the events. And what it reads: the configuration.
+
+use serde_json::Value;
+
+use crate::support::Home;
+
+#[test]
+fn report_tells_the_outcome() {
+    let home = Home::new();
+    home.run(["run", "--report", "report", "demo", "--", "sh", "-c", "sleep 0.1; exit 3"]).exits(3);
+    let report = home.json("report");
+    assert_eq!((&report["lock"], &report["backend"]), (&"demo".into(), &"file".into()));
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&"ran".into(), &3.into()));
+    assert_eq!((&report["lost_reason"], &report["scope"]), (&Value::Null, &"this host only".into()));
+    assert!(report["token"].as_u64().unwrap() > 1_700_000_000_000_000);
+    assert!(report["held_ms"].as_u64().unwrap() >= 100 && report["waited_ms"].is_u64());
+}
+
+#[test]
+fn report_of_several_locks_has_them_all() {
+    let home = Home::new();
+    home.run(["run", "--report", "report", "b", "a", "--", "true"]).exits(0);
+    let report = home.json("report");
+    assert_eq!(report["lock"], "b");
+    assert_eq!((&report["locks"][0]["lock"], &report["locks"][1]["lock"]), (&"b".into(), &"a".into()));
+    assert_eq!(report["locks"][0]["token"], report["token"]);
+}
+
+#[test]
+fn events_are_appended_a_line_each() {
+    let home = Home::new();
+    home.run(["run", "--events", "events", "demo", "--", "true"]).exits(0);
+    home.run(["run", "--events", "events", "demo", "--", "true"]).exits(0);
+    let events: Vec<Value> =
+        home.read("events").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["waiting", "acquired", "released", "waiting", "acquired", "released"]);
+    let keys: Vec<_> = events[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["at", "event", "lock", "token", "holder", "detail"]);
+    assert!(events[1]["token"].as_u64() < events[4]["token"].as_u64());
+}
+
+#[test]
+fn full_disk_of_the_events_does_not_stop_the_command() {
+    let home = Home::new();
+    let args = ["run", "--events", "/dev/full", "--report", "/dev/full", "demo", "--", "echo", "ran"];
+    let run = home.run(args).exits(0);
+    assert_eq!(run.stdout, "ran\n");
+    assert!(run.stderr.contains("/dev/full"), "{}", run.stderr);
+}
+
+const CONFIGURATION: &str = r#"
+[backends.here]
+url = "file:${PLACE}"
+[[locks]]
+match = "ledger/*"
+backend = "here"
+because = "two writers corrupt the balance"
+[[locks]]
+match = "tests/**"
+backend = "tests"
+ttl = "5s"
+[backends.tests]
+url = "memory:"
+"#;
+
+fn configured(home: &Home, args: &[&str]) -> crate::support::Outcome {
+    let mut command = home.fencepost(args);
+    command.env("PLACE", home.path("configured"));
+    crate::support::Outcome::of(command.output().unwrap())
+}
+
+#[test]
+fn rules_say_where_a_lock_is_kept() {
+    let home = Home::new();
+    home.write("fencepost.toml", CONFIGURATION);
+    configured(&home, &["run", "ledger/1", "--", "true"]).exits(0);
+    assert!(home.path("configured/ledger%2F1.lock").exists());
+    let kind =
+        configured(&home, &["run", "tests/a/b", "--", "sh", "-c", "echo $FENCEPOST_BACKEND_KIND"]).exits(0);
+    assert_eq!(kind.stdout, "memory\n");
+    let explained = configured(&home, &["explain", "ledger/1"]).exits(0).stdout;
+    assert!(
+        explained.contains("fencepost.toml:4") && explained.contains("corrupt the balance"),
+        "{explained}"
+    );
+    configured(&home, &["config", "check"]).exits(0);
+}
+
+#[test]
+fn name_that_no_rule_matches_is_never_a_local_lock() {
+    let home = Home::new();
+    home.write("fencepost.toml", CONFIGURATION);
+    let run = configured(&home, &["run", "legder/1", "--", "touch", "ran"]).exits(78);
+    assert!(run.stderr.contains("no rule") && run.stderr.contains("ledger/*"), "{}", run.stderr);
+    assert!(!home.path("ran").exists() && !home.locks().exists());
+    let url = format!("file:{}", home.path("flag").display());
+    configured(&home, &["run", "--backend", &url, "legder/1", "--", "true"]).exits(0);
+    let mut run = home.fencepost(["run", "legder/1", "--", "true"]);
+    assert!(run.env("FENCEPOST_BACKEND", &url).status().unwrap().success());
+}
+
+#[test]
+fn wrong_configuration_exits_78_and_shows_the_place() {
+    let home = Home::new();
+    home.write("fencepost.toml", "[[locks]]\nmatch = \"a\"\nbackand = \"x\"\n");
+    for args in [&["run", "a", "--", "true"][..], &["status", "a"], &["config", "check"], &["list"]] {
+        let run = home.run(args).exits(78);
+        assert!(
+            run.stderr.contains("fencepost.toml:3:1") && run.stderr.contains("backend"),
+            "{}",
+            run.stderr
+        );
+    }
+    home.run(["--config", "missing.toml", "config", "check"]).exits(78);
+    home.run(["--config", "missing.toml", "run", "a", "--", "true"]).exits(78);
+}
+
+#[test]
+fn secrets_of_the_configuration_are_never_shown() {
+    let home = Home::new();
+    home.write("secret", "s3cret\n");
+    home.write("fencepost.toml", "[backends.x]\nurl = \"redis://u:${file:secret-file}@h/0\"\n[[locks]]\nmatch = \"**\"\nbackend = \"x\"\n");
+    let path = home.path("secret").display().to_string();
+    home.write("fencepost.toml", &home.read("fencepost.toml").replace("secret-file", &path));
+    for args in [&["run", "a", "--", "true"][..], &["-v", "explain", "a"], &["list"], &["config", "check"]] {
+        let run = home.run(args);
+        assert!(!format!("{run:?}").contains("s3cret"), "{run:?}");
+    }
+}
+
+#[test]
+fn rule_weaker_than_its_own_answers_is_refused() {
+    let home = Home::new();
+    let rule = "[backends.x]\nurl = \"file:\"\n[[locks]]\nmatch = \"**\"\nbackend = \"x\"\non_overlap = \"corrupts\"\nhosts = \"many\"\n";
+    home.write("fencepost.toml", rule);
+    home.run(["run", "a", "--", "true"]).exits(78);
+    home.run(["config", "check"]).exits(78);
+    home.write("fencepost.toml", &format!("{rule}accept_risk = \"one host until March\"\n"));
+    home.run(["run", "a", "--", "true"]).exits(0);
+}

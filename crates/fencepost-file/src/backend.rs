@@ -1,0 +1,265 @@
+//! The backend: acquiring, looking, lifting.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencepost_core::{
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Grant,
+    Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile, Result, Revoked, Scope,
+    Status, Tokens, Wait, Waiting, until,
+};
+
+use crate::claim::FileClaim;
+use crate::directory::{Directory, Paths, failure};
+use crate::hold::Hold;
+use crate::queue::Queue;
+use crate::record::{HolderLine, TokenRecord, exclusively};
+use crate::table::{LockTable, describe};
+
+/// What the file backend promises.
+pub const PROFILE: Profile = Profile::weakest("file")
+    .expiry(Expiry::WithProcess)
+    .waiting(Waiting::Notified)
+    .loss(Loss::Pushed)
+    .scope(Scope::Host)
+    .rests()
+    .longest_ttl(None);
+
+/// A waiter of another process that gave up may hold the lock for an instant, so a try that must not wait tries twice.
+const SECOND_TRY_AFTER: Duration = Duration::from_millis(1);
+
+/// Locks in a directory of this host.
+#[derive(Clone, Debug)]
+pub struct FileBackend {
+    directory: Directory,
+    clock: Clock,
+    queue: Arc<Queue>,
+    profile: Profile,
+    sync: bool,
+    expires: bool,
+}
+
+impl FileBackend {
+    /// The backend of `file:`, `file:/directory` and `file:/directory?fsync=on`. Touches nothing yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the directory is not an absolute path or an option is not known.
+    pub fn from_url(url: &BackendUrl, clock: Clock) -> Result<Self> {
+        url.accept_options(&["fsync", "test_ttl"])?;
+        let sync = url.switch("fsync", false)?;
+        let tokens = if sync { Tokens::Durable } else { Tokens::WhileDataSurvives };
+        Ok(Self {
+            directory: Directory::of(url)?,
+            clock,
+            queue: Arc::default(),
+            profile: PROFILE.tokens(tokens),
+            sync,
+            expires: url.switch("test_ttl", false)?,
+        })
+    }
+
+    /// The directory, whether or not it exists yet.
+    pub fn directory(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
+    async fn hold(&self, paths: &Paths, wait: Wait, give_up_at: Option<Moment>) -> Result<Hold> {
+        if let Some(hold) = Hold::attempt(&self.directory, paths)? {
+            return Ok(hold);
+        }
+        if wait == Wait::No {
+            self.clock.sleep(SECOND_TRY_AFTER).await;
+            return Hold::attempt(&self.directory, paths)?.ok_or_else(|| contended("it is held"));
+        }
+        let waited = until(&self.clock, give_up_at, self.queue.wait(&self.directory, paths)).await;
+        waited.unwrap_or_else(|| Err(contended("it was held all the time")))
+    }
+
+    /// Makes a claim of a hold, unless the lock rests.
+    fn claim(&self, hold: Hold, paths: &Paths, request: &AcquireRequest) -> Result<Outcome> {
+        let (counted_from, wall) = (self.clock.now(), self.clock.wall_micros());
+        let drawn = exclusively(&hold.token, || self.draw(&hold.token, wall, request));
+        let token = match drawn.map_err(|error| failure("draw a fencing token", &paths.token, error))? {
+            Drawn::Token(token) => token?,
+            Drawn::Rests(rest) => return Ok(Outcome::Rests(counted_from.after(rest))),
+        };
+        let (name, holder) = (request.name.clone(), request.holder);
+        HolderLine::new(name.clone(), token, holder, request.label.clone(), wall).write(&hold.lock);
+        let ttl = self.expires.then_some(request.ttl);
+        let grant = Grant { name, holder, token, ttl, counted_from };
+        Ok(Outcome::Granted(FileClaim::new(hold, grant, paths.token.clone(), self.clock.clone())))
+    }
+
+    fn draw(&self, file: &File, wall: u64, request: &AcquireRequest) -> io::Result<Drawn> {
+        let mut record = TokenRecord::read(file)?;
+        if record.rests_until > wall {
+            return Ok(Drawn::Rests(Duration::from_micros(record.rests_until - wall)));
+        }
+        let token = match FencingToken::following(record.last(), wall) {
+            Ok(token) => token,
+            Err(exhausted) => return Ok(Drawn::Token(Err(exhausted))),
+        };
+        record.token = token.get();
+        record.holder = request.holder.to_bytes();
+        record.rests_until = request.at_least.map_or(0, |at_least| wall.saturating_add(micros(at_least)));
+        record.write(file)?;
+        // A lost write of a token that equals the clock is repaired by the clock; any other must reach the disk.
+        if self.sync || token.get() != wall {
+            file.sync_data()?;
+        }
+        Ok(Drawn::Token(Ok(token)))
+    }
+
+    fn state(&self, table: &LockTable, name: LockName) -> LockState {
+        let paths = self.directory.paths(&name);
+        let mut state = LockState::free(name);
+        let own = i32::try_from(std::process::id()).unwrap_or_default();
+        let (ours, others): (Vec<_>, Vec<_>) = table.waiters(&paths).into_iter().partition(|pid| *pid == own);
+        let ours = ours.into_iter().take(self.queue.waiting(&paths));
+        state.waiters = others.into_iter().chain(ours).map(describe).collect();
+        if table.is_held(&paths) {
+            state.status = Status::Held;
+            let line = HolderLine::read(&paths.lock);
+            state.since_micros = line.as_ref().and_then(HolderLine::since_micros);
+            state.holder = line.as_ref().map(|line| line.holder);
+            state.token = line.as_ref().map(|line| line.token);
+            state.label = line.map(|line| line.label);
+            return state;
+        }
+        let record = File::open(&paths.token).and_then(|file| TokenRecord::read(&file)).unwrap_or_default();
+        let rest = record.rests_until.saturating_sub(self.clock.wall_micros());
+        if rest > 0 {
+            state.status = Status::Resting;
+            state.token = record.last();
+            state.remaining = Some(Duration::from_micros(rest));
+        }
+        state
+    }
+
+    fn names(&self) -> Result<Vec<LockName>> {
+        let path = self.directory.path();
+        let entries = std::fs::read_dir(path)
+            .map_err(|error| failure("list the directory of the locks", path, error))?;
+        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<_> = files.filter_map(|file| self.name_of(file.strip_suffix(".lock")?)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The name behind a file: from the holder's line, since a long name's spelling is a hash, else spelled back.
+    fn name_of(&self, spelled: &str) -> Option<LockName> {
+        let line = HolderLine::read(&self.directory.path().join(format!("{spelled}.lock")));
+        let written = line.map(|line| line.name).filter(|name| name.canonical() == spelled);
+        written.or_else(|| {
+            let name = percent_encoding::percent_decode_str(spelled).decode_utf8().ok()?;
+            name.parse().ok().filter(|name: &LockName| name.canonical() == spelled)
+        })
+    }
+}
+
+enum Drawn {
+    Token(Result<FencingToken>),
+    /// Its last holder asked that it stay taken for so long.
+    Rests(Duration),
+}
+
+enum Outcome {
+    Granted(FileClaim),
+    /// Its last holder asked that it stay taken until then.
+    Rests(Moment),
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn contended(why: &str) -> Error {
+    Error::new(ErrorKind::Contended, "acquire the lock", why)
+}
+
+impl fmt::Display for FileBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file:{}", self.directory.path().display())
+    }
+}
+
+#[async_trait]
+impl Backend for FileBackend {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Box<dyn Claim>> {
+        self.directory.prepare()?;
+        let paths = self.directory.paths(&request.name);
+        let give_up_at = request.wait.give_up_at(self.clock.now());
+        loop {
+            let hold = self.hold(&paths, request.wait, give_up_at).await?;
+            let rests_until = match self.claim(hold, &paths, request)? {
+                Outcome::Granted(claim) => return Ok(Box::new(claim)),
+                Outcome::Rests(until) => until,
+            };
+            if give_up_at.is_some_and(|give_up_at| give_up_at < rests_until) {
+                self.clock.sleep_until(give_up_at.unwrap_or(rests_until)).await;
+                return Err(contended("it rests after its last holder, as that one asked"));
+            }
+            self.clock.sleep_until(rests_until).await;
+        }
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockState> {
+        let table = LockTable::read(&self.directory)?;
+        Ok(table.map_or_else(|| LockState::free(name.clone()), |table| self.state(&table, name.clone())))
+    }
+
+    async fn list(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
+        let Some(table) = LockTable::read(&self.directory)? else { return Ok(Vec::new()) };
+        let names = self.names()?.into_iter().filter(|name| prefix.matches(name));
+        let states = names.map(|name| self.state(&table, name));
+        Ok(states.filter(|state| state.status != Status::Free).collect())
+    }
+
+    async fn revoke(&self, name: &LockName, _: FencingToken, _: &str) -> Result<Revoked> {
+        let what = "a file lock ends with the processes that hold it";
+        Err(Error::new(ErrorKind::Unsupported, "revoke the lease", what)
+            .on(name)
+            .hint("end the holder's command"))
+    }
+
+    async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
+        self.directory.prepare()?;
+        let paths = self.directory.paths(name);
+        let file = self.directory.open(&paths.token)?;
+        let lifted = exclusively(&file, || {
+            let mut record = TokenRecord::read(&file)?;
+            if record.token >= to.get() - 1 {
+                return Ok(());
+            }
+            record.token = to.get() - 1;
+            record.write(&file)?;
+            file.sync_data()
+        });
+        lifted.map_err(|error| failure("lift the fencing token", &paths.token, error))
+    }
+
+    async fn give_back(&self, handover: &Handover) -> Result<()> {
+        let paths = self.directory.paths(&handover.lock);
+        let ours = HolderLine::read(&paths.lock).is_some_and(|line| line.token == handover.token);
+        if !ours {
+            return Err(
+                Error::lost(LossReason::Expired, "it is not held any more").during("release the lock")
+            );
+        }
+        let file = self.directory.open(&paths.lock)?;
+        HolderLine::clear(&file).map_err(|error| failure("clear the holder's line", &paths.lock, error))
+    }
+}

@@ -1,0 +1,160 @@
+//! The directory of the locks: where it is, that it is fit for locks, and how files in it are opened.
+//!
+//! Invariant: nothing here ever unlinks or renames a lock file, and nothing follows a symbolic link inside the directory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use fencepost_core::{BackendUrl, Error, ErrorKind, LockName, Result};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// File systems on which `flock` is emulated, or local to one client of many. The numbers are from `statfs(2)`.
+const SHARED_FILE_SYSTEMS: &[(u64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9P"),
+    (0x5346_414f, "AFS"),
+    (0x00c3_6400, "Ceph"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x4750_4653, "GPFS"),
+];
+
+/// The directory that `file:` means: `$XDG_STATE_HOME/fencepost`, else `~/.local/state/fencepost`.
+///
+/// # Errors
+/// `InvalidArgument` when there is no home directory either.
+pub fn default_directory() -> Result<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home =
+        || std::env::home_dir().filter(|path| path.is_absolute()).map(|home| home.join(".local/state"));
+    state.or_else(home).map(|state| state.join("fencepost")).ok_or_else(|| {
+        let what = "neither XDG_STATE_HOME nor HOME names a directory";
+        Error::new(ErrorKind::InvalidArgument, "choose the directory of the locks", what)
+            .hint("name it: --backend file:/var/lib/fencepost")
+    })
+}
+
+/// A directory of lock files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Directory(PathBuf);
+
+/// The files of one lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Paths {
+    /// What waiters queue on, with the holder's line in it.
+    pub(crate) lock: PathBuf,
+    /// The token record.
+    pub(crate) token: PathBuf,
+}
+
+impl Directory {
+    /// The directory that a URL names: absolute, or the default one.
+    pub(crate) fn of(url: &BackendUrl) -> Result<Self> {
+        let path = url.body().strip_prefix("//").map_or(url.body(), |rest| rest);
+        if url.body().is_empty() {
+            return default_directory().map(Self);
+        }
+        if Path::new(path).is_absolute() {
+            return Ok(Self(PathBuf::from(path)));
+        }
+        // A relative path would name another lock in every working directory.
+        let absolute = std::path::absolute(path).unwrap_or_default();
+        let hint = format!("file:{}", absolute.display());
+        Err(url.wrong("the directory is not an absolute path").hint(hint))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn paths(&self, name: &LockName) -> Paths {
+        let spelled = name.canonical();
+        Paths { lock: self.0.join(format!("{spelled}.lock")), token: self.0.join(format!("{spelled}.tok")) }
+    }
+
+    /// Makes the directory where it is missing, for its owner alone, and refuses one that is not fit for locks.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        if !self.0.is_dir() {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+            made.map_err(|error| failure("make the directory of the locks", &self.0, error))?;
+        }
+        let system = rustix::fs::statfs(&self.0)
+            .map_err(|error| failure("look at the directory of the locks", &self.0, error.into()))?;
+        let kind = u64::try_from(system.f_type).unwrap_or_default() & 0xffff_ffff;
+        match SHARED_FILE_SYSTEMS.iter().find(|(number, _)| *number == kind) {
+            Some((_, name)) => Err(self.refusal(name)),
+            None => Ok(()),
+        }
+    }
+
+    fn refusal(&self, file_system: &str) -> Error {
+        let what = format!("{} is on {file_system}, where two hosts may both get a lock", self.0.display());
+        Error::new(ErrorKind::Unsupported, "use the directory of the locks", what)
+            .hint("choose a directory on a local disk, or a backend that reaches several hosts")
+    }
+
+    /// Opens a file of the directory for reading and writing, and makes it where it is missing.
+    pub(crate) fn open(&self, path: &Path) -> Result<File> {
+        loop {
+            // Without O_CREAT first: in a sticky shared directory the kernel refuses O_CREAT on another user's file.
+            match options().open(path) {
+                Ok(file) => return regular(file, path),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failure("open the lock's file", path, error)),
+            }
+            match options().create_new(true).mode(0o600).open(path) {
+                Ok(file) => return self.share(file, path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failure("make the lock's file", path, error)),
+            }
+        }
+    }
+
+    /// Whoever may make files in the directory may use those that are there.
+    fn share(&self, file: File, path: &Path) -> Result<File> {
+        let shared = std::fs::metadata(&self.0).map(|metadata| metadata.mode() & 0o022).unwrap_or_default();
+        if shared != 0 {
+            let mode = 0o600 | shared | shared << 1;
+            let changed = file.set_permissions(std::fs::Permissions::from_mode(mode));
+            changed.map_err(|error| failure("share the lock's file", path, error))?;
+        }
+        Ok(file)
+    }
+}
+
+fn options() -> std::fs::OpenOptions {
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+fn regular(file: File, path: &Path) -> Result<File> {
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(_) => {
+            let what = format!("{} is not a regular file", path.display());
+            Err(Error::new(ErrorKind::Unexpected, "open the lock's file", what))
+        }
+        Err(error) => Err(failure("open the lock's file", path, error)),
+    }
+}
+
+/// A failure of the file system, in fencepost's terms.
+pub(crate) fn failure(operation: &'static str, path: &Path, error: io::Error) -> Error {
+    let kind = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => ErrorKind::Denied,
+        Some(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::LOOP | Errno::NOTDIR) => {
+            ErrorKind::Unsupported
+        }
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, operation, path.display().to_string()).caused_by(error)
+}

@@ -1,0 +1,198 @@
+//! What a lock's files say: the token record, written in place in two slots, and the line that names the holder.
+//!
+//! Invariant: a write that is torn by a crash leaves the other slot as it was. The layout is shared by all versions.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fencepost_core::{FencingToken, HolderId, LockName};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+const SLOT: usize = 64;
+const MAGIC: [u8; 4] = *b"FPT1";
+
+/// What outlives every hold: the last token, and until when the lock rests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TokenRecord {
+    generation: u64,
+    /// The last token; zero before the first grant.
+    pub(crate) token: u64,
+    /// The holder of the last grant.
+    pub(crate) holder: [u8; 16],
+    /// Until when the lock stays taken, in microseconds since 1970.
+    pub(crate) rests_until: u64,
+}
+
+impl TokenRecord {
+    /// The newer valid slot. Neither is valid before the first grant, and after a power cut that lost the data: the
+    /// wall clock then lifts the next token above the lost ones.
+    pub(crate) fn read(file: &File) -> io::Result<Self> {
+        let mut slots = [0; 2 * SLOT];
+        let mut filled = 0;
+        while filled < slots.len() {
+            match file.read_at(&mut slots[filled..], filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let valid = slots.chunks_exact(SLOT).filter_map(Self::decode);
+        Ok(valid.max_by_key(|record| record.generation).unwrap_or_default())
+    }
+
+    /// Writes the record into the slot that does not hold the present one.
+    pub(crate) fn write(&mut self, file: &File) -> io::Result<()> {
+        self.generation += 1;
+        let offset = if self.generation.is_multiple_of(2) { 0 } else { SLOT };
+        file.write_all_at(&self.encode(), offset as u64)
+    }
+
+    /// The last token, where there was one.
+    pub(crate) fn last(&self) -> Option<FencingToken> {
+        FencingToken::try_from(self.token).ok()
+    }
+
+    fn encode(&self) -> [u8; SLOT] {
+        let mut slot = [0; SLOT];
+        slot[..4].copy_from_slice(&MAGIC);
+        slot[8..16].copy_from_slice(&self.generation.to_le_bytes());
+        slot[16..24].copy_from_slice(&self.token.to_le_bytes());
+        slot[24..40].copy_from_slice(&self.holder);
+        slot[40..48].copy_from_slice(&self.rests_until.to_le_bytes());
+        let checksum = crc32c::crc32c(&slot[8..]);
+        slot[4..8].copy_from_slice(&checksum.to_le_bytes());
+        slot
+    }
+
+    fn decode(slot: &[u8]) -> Option<Self> {
+        let number = |at: usize| slot[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+        let checksum = crc32c::crc32c(&slot[8..]).to_le_bytes();
+        if slot[..4] != MAGIC || slot[4..8] != checksum {
+            return None;
+        }
+        Some(Self {
+            generation: number(8)?,
+            token: number(16)?,
+            holder: slot[24..40].try_into().ok()?,
+            rests_until: number(40)?,
+        })
+    }
+}
+
+/// Runs `change` while no other process reads and writes the record.
+///
+/// The kernel's advisory lock is taken back explicitly, which would free it for every duplicate of the descriptor; at
+/// that time there is none.
+pub(crate) fn exclusively<T>(file: &File, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    while let Err(error) = rustix::fs::flock(file, FlockOperation::LockExclusive) {
+        if error != rustix::io::Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    let outcome = change();
+    rustix::fs::flock(file, FlockOperation::Unlock)?;
+    outcome
+}
+
+/// Who holds the lock, in the lock's file; believed only while the lock is held.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HolderLine {
+    pub(crate) name: LockName,
+    pub(crate) token: FencingToken,
+    pub(crate) holder: HolderId,
+    pub(crate) label: String,
+    pub(crate) pid: u32,
+    /// RFC 3339, UTC.
+    since: String,
+}
+
+impl HolderLine {
+    pub(crate) fn new(
+        name: LockName,
+        token: FencingToken,
+        holder: HolderId,
+        label: String,
+        since_micros: u64,
+    ) -> Self {
+        let since = UNIX_EPOCH + Duration::from_micros(since_micros);
+        let since = humantime::format_rfc3339_micros(since).to_string();
+        Self { name, token, holder, label, pid: std::process::id(), since }
+    }
+
+    pub(crate) fn since_micros(&self) -> Option<u64> {
+        let since: SystemTime = humantime::parse_rfc3339(&self.since).ok()?;
+        u64::try_from(since.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
+    }
+
+    /// Reads the line, if there is a whole one.
+    pub(crate) fn read(path: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(path).ok()?;
+        serde_json::from_str(text.lines().next()?).ok()
+    }
+
+    /// Writes the line. It is for people, so a full disk does not keep anybody from the lock.
+    pub(crate) fn write(&self, file: &File) {
+        let Ok(mut line) = serde_json::to_vec(self) else { return };
+        line.push(b'\n');
+        if file.write_all_at(&line, 0).is_ok() {
+            let _ = file.set_len(line.len() as u64);
+        }
+    }
+
+    /// Removes the line.
+    pub(crate) fn clear(file: &File) -> io::Result<()> {
+        file.set_len(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(token: u64) -> TokenRecord {
+        TokenRecord { generation: 0, token, holder: [7; 16], rests_until: 9 }
+    }
+
+    #[test]
+    fn layout_is_the_one_that_all_versions_share() {
+        let mut first = TokenRecord { generation: 1, ..record(0x0102) };
+        let slot = first.encode();
+        assert_eq!(&slot[..4], b"FPT1");
+        assert_eq!(slot[16..24], [2, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(slot[48..], [0; 16]);
+        let file = tempfile::tempfile().unwrap();
+        first.write(&file).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 64, "an even generation stands in the first slot");
+    }
+
+    proptest! {
+        #[test]
+        fn torn_write_leaves_the_record_before_it(cut in 0..64_usize, garbage in any::<u8>()) {
+            let file = tempfile::tempfile().unwrap();
+            let mut written = record(5);
+            written.write(&file).unwrap();
+            written.token = 6;
+            written.write(&file).unwrap();
+            let mut torn = TokenRecord { token: 7, ..written };
+            torn.generation += 1;
+            let slot = torn.encode();
+            let mut bytes = slot[..cut].to_vec();
+            bytes.push(slot[cut] ^ (garbage | 1));
+            file.write_all_at(&bytes, 64).unwrap();
+            prop_assert_eq!(TokenRecord::read(&file).unwrap(), written);
+        }
+
+        #[test]
+        fn any_content_is_a_record_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&bytes, 0).unwrap();
+            prop_assert_eq!(TokenRecord::read(&file).unwrap(), TokenRecord::default());
+        }
+    }
+}

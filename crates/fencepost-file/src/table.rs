@@ -1,0 +1,125 @@
+//! The kernel's table of locks: who holds a file and who waits for it, without touching the file.
+//!
+//! An onlooker that tried the lock would make another's `--no-wait` fail; this one only reads `/proc/locks`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use fencepost_core::{Result, Waiter};
+
+use crate::directory::{Directory, Paths, failure};
+
+/// A file as the table names it: its device, and its inode.
+type Key = (u32, u32, u64);
+
+/// All kernel locks on the files of one directory's file system.
+#[derive(Debug)]
+pub(crate) struct LockTable {
+    device: (u32, u32),
+    files: HashMap<Key, Entry>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    held: bool,
+    waiters: Vec<i32>,
+}
+
+impl LockTable {
+    /// Reads the table; `None` if the directory does not exist, so that nothing can be held in it.
+    pub(crate) fn read(directory: &Directory) -> Result<Option<Self>> {
+        let handle = match File::open(directory.path()) {
+            Ok(handle) => handle,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failure("open the directory of the locks", directory.path(), error)),
+        };
+        let device = device_of(&handle)
+            .map_err(|error| failure("find the file system of the locks", directory.path(), error))?;
+        let path = Path::new("/proc/locks");
+        let text =
+            std::fs::read_to_string(path).map_err(|error| failure("read the table of locks", path, error))?;
+        let mut files: HashMap<Key, Entry> = HashMap::new();
+        for (key, waiting, pid) in text.lines().filter_map(parse) {
+            let entry = files.entry(key).or_default();
+            if waiting { entry.waiters.push(pid) } else { entry.held = true }
+        }
+        Ok(Some(Self { device, files }))
+    }
+
+    /// Whether somebody holds the lock. The token record counts too: its lock is seen from every container, and stays
+    /// when a cleaner has removed the lock file.
+    pub(crate) fn is_held(&self, paths: &Paths) -> bool {
+        [&paths.lock, &paths.token].into_iter().any(|path| self.entry(path).is_some_and(|entry| entry.held))
+    }
+
+    /// The processes that wait for the lock, in the table's order.
+    pub(crate) fn waiters(&self, paths: &Paths) -> Vec<i32> {
+        let files = [&paths.lock, &paths.token];
+        files
+            .into_iter()
+            .filter_map(|path| self.entry(path))
+            .flat_map(|entry| entry.waiters.clone())
+            .collect()
+    }
+
+    fn entry(&self, path: &Path) -> Option<&Entry> {
+        let inode = std::fs::symlink_metadata(path).ok()?.ino();
+        self.files.get(&(self.device.0, self.device.1, inode))
+    }
+}
+
+/// One line: `12: FLOCK  ADVISORY  WRITE 4711 fd:01:131 0 EOF`, with an arrow after the number for a waiter.
+fn parse(line: &str) -> Option<(Key, bool, i32)> {
+    let mut words = line.split_ascii_whitespace().skip(1).peekable();
+    let waiting = words.next_if_eq(&"->").is_some();
+    let mut words = words.skip(3);
+    let pid = words.next()?.parse().ok()?;
+    let mut file = words.next()?.split(':');
+    let mut device = || u32::from_str_radix(file.next()?, 16).ok();
+    let (major, minor) = (device()?, device()?);
+    Some(((major, minor, file.next()?.parse().ok()?), waiting, pid))
+}
+
+/// The device as the table names it. `stat(2)` names another one on file systems with subvolumes or layers, so it is
+/// taken from the mount that the directory is on.
+fn device_of(handle: &File) -> io::Result<(u32, u32)> {
+    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
+    let mount = about.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let device = mounts.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (major, minor) = (words.next() == mount).then(|| words.nth(1))??.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    });
+    device.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its mount is not in /proc/self/mountinfo"))
+}
+
+/// A waiting process in words.
+pub(crate) fn describe(pid: i32) -> Waiter {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = command.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let command = words.collect::<Vec<_>>().join(" ");
+    let command =
+        command.trim_end().chars().filter(|letter| !letter.is_control()).take(120).collect::<String>();
+    Waiter { holder: None, label: Some(format!("pid {pid} {command}")), since_micros: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_table_are_read() {
+        assert_eq!(
+            parse("3: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF"),
+            Some(((0xfe, 0, 131), false, 4711))
+        );
+        assert_eq!(parse("3: -> FLOCK  ADVISORY  WRITE 12 08:1f:9 0 EOF"), Some(((8, 31, 9), true, 12)));
+        assert_eq!(parse("7: OFDLCK ADVISORY  WRITE -1 00:1a:5 0 EOF"), Some(((0, 26, 5), false, -1)));
+        assert_eq!(parse("nonsense"), None);
+    }
+}

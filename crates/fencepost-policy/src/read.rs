@@ -1,0 +1,218 @@
+//! The keys of the file: what each means, and which there are.
+//!
+//! Invariant: all that is wrong with a file is reported at once, except that a broken syntax hides the rest.
+
+use std::collections::BTreeMap;
+
+use fencepost_core::BackendUrl;
+use globset::{Glob, GlobSet};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::answers::{Answers, Overlap, Reach};
+use crate::check::longest_ttl;
+use crate::finding::ConfigError;
+use crate::globs;
+use crate::rule::{DEFAULT_HISTORY, Rule, Timing};
+use crate::source::Source;
+use crate::table::{Reader, Table, Value, meant, quoted};
+use crate::template::{Role, Template};
+
+const ROOT_KEYS: &[&str] = &["backends", "defaults", "locks"];
+const BACKEND_KEYS: &[&str] = &["url"];
+const TIMING_KEYS: &[&str] = &["ttl", "wait", "grace"];
+const RULE_KEYS: &[&str] = &[
+    "match",
+    "backend",
+    "ttl",
+    "wait",
+    "grace",
+    "fence",
+    "require",
+    "on_overlap",
+    "can_pause",
+    "postgres",
+    "sink_checks",
+    "databases",
+    "hosts",
+    "because",
+    "accept_risk",
+    "history",
+];
+const REACHES: &[(&str, Reach)] = &[("one", Reach::One), ("many", Reach::Many)];
+const OVERLAPS: &[(&str, Overlap)] =
+    &[("absorbed", Overlap::Absorbed), ("wasteful", Overlap::Wasteful), ("corrupts", Overlap::Corrupts)];
+
+/// All that a file says.
+#[derive(Clone, Debug)]
+pub(crate) struct Content {
+    pub(crate) defaults: Timing,
+    pub(crate) backends: BTreeMap<String, Spanned<Template>>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) globs: GlobSet,
+}
+
+/// Reads a file.
+pub(crate) fn read(source: &Source) -> Result<Content, ConfigError> {
+    let (root, broken) = DeTable::parse_recoverable(source.text());
+    let mut reader = Reader { source, wrong: Vec::new() };
+    for error in &broken {
+        let end = source.text().len();
+        reader.wrong.push(source.syntax_error(error.span().unwrap_or(end..end), error.message()));
+    }
+    ConfigError::unless_empty(std::mem::take(&mut reader.wrong))?;
+    let content = reader.content(&Table::new(root.get_ref(), "the file", root.span()));
+    ConfigError::unless_empty(reader.wrong)?;
+    Ok(content)
+}
+
+impl<'a> Reader<'a> {
+    fn content(&mut self, root: &Table<'a>) -> Content {
+        self.refuse_unknown_keys(root, ROOT_KEYS);
+        let defaults = root.get("defaults").and_then(|value| self.table(value, "defaults", TIMING_KEYS));
+        let defaults = defaults.map(|table| self.timing(&table)).unwrap_or_default();
+        let table = root.get("backends").and_then(|value| self.table(value, "backends", &[]));
+        let entries = table.map(|table| table.entries()).unwrap_or_default();
+        let names: Vec<&str> = entries.iter().map(|(name, _)| *name.get_ref()).collect();
+        let backends = entries.iter().filter_map(|(name, value)| self.backend(name, value)).collect();
+        let mut rules = Vec::new();
+        let mut read_globs = Vec::new();
+        for value in self.locks(root) {
+            if let Some((rule, glob)) = self.rule(value, rules.len() + 1, &names) {
+                rules.push(rule);
+                read_globs.push(glob);
+            }
+        }
+        Content { defaults, backends, rules, globs: self.compiled(root, &read_globs) }
+    }
+
+    fn compiled(&mut self, root: &Table<'a>, read: &[Glob]) -> GlobSet {
+        GlobSet::new(read).unwrap_or_else(|error| {
+            self.refuse(
+                root.span.clone(),
+                format!("the globs cannot be used together: {error}"),
+                "use fewer rules",
+            );
+            GlobSet::empty()
+        })
+    }
+
+    fn backend(
+        &mut self,
+        name: &Spanned<&'a str>,
+        value: &'a Value<'a>,
+    ) -> Option<(String, Spanned<Template>)> {
+        let table = self.table(value, "a backend", BACKEND_KEYS)?;
+        let url = self.required(&table, "url")?;
+        let template = Template::read(self.source, url.get_ref(), url.span(), Role::Backend, &mut self.wrong);
+        let limit = template.outline().and_then(Result::ok).map(|url: BackendUrl| longest_ttl(&url));
+        if let Some(Err(error)) = limit {
+            self.refuse(url.span(), format!("max_ttl: {}", error.message()), error.hint());
+        }
+        Some(((*name.get_ref()).to_owned(), Spanned::new(name.span(), template)))
+    }
+
+    fn locks(&mut self, root: &Table<'a>) -> &'a [Value<'a>] {
+        if let Some(value) = root.get("locks").filter(|value| !value.get_ref().is_array()) {
+            self.refuse(
+                value.span(),
+                "\"locks\" is a list of rules",
+                "write `[[locks]]` with two brackets on either side",
+            );
+            return &[];
+        }
+        self.array(root, "locks")
+    }
+
+    fn rule(&mut self, value: &'a Value<'a>, number: usize, backends: &[&str]) -> Option<(Rule, Glob)> {
+        let table = self.table(value, "a rule", RULE_KEYS)?;
+        let glob = self.required(&table, "match");
+        let backend = self.required(&table, "backend").filter(|name| self.knows(name, backends));
+        let rule = Rule {
+            number,
+            line: self.source.line(table.span.start),
+            glob: glob.as_ref().map(|glob| (*glob.get_ref()).to_owned()).unwrap_or_default(),
+            backend: backend.as_ref().map(|name| (*name.get_ref()).to_owned()).unwrap_or_default(),
+            require_durable: self.word(&table, "require", &[("durable", ())]).is_some(),
+            answers: self.answers(&table),
+            because: self.text(&table, "because").map(|text| (*text.get_ref()).to_owned()),
+            accept_risk: self.accepted_risk(&table),
+            history: self.history(&table),
+            timing: self.timing(&table),
+            fences: self.fences(&table),
+            glob_at: glob.as_ref().map(Spanned::span).unwrap_or_default(),
+            backend_at: backend.as_ref().map(Spanned::span).unwrap_or_default(),
+        };
+        let read = globs::read(glob?.get_ref())
+            .map_err(|(problem, hint)| self.refuse(rule.glob_at.clone(), problem, hint));
+        backend.and(read.ok()).map(|glob| (rule, glob))
+    }
+
+    fn knows(&mut self, name: &Spanned<&'a str>, backends: &[&str]) -> bool {
+        let known = backends.contains(name.get_ref());
+        if !known {
+            let example = format!("add `[backends.{:?}]` with a `url`", name.get_ref());
+            let all = || if backends.is_empty() { example } else { format!("there is {}", quoted(backends)) };
+            let hint = meant(name.get_ref(), backends).unwrap_or_else(all);
+            self.refuse(name.span(), format!("there is no backend {:?}", name.get_ref()), hint);
+        }
+        known
+    }
+
+    fn timing(&mut self, table: &Table<'a>) -> Timing {
+        let ttl = self.duration(table, "ttl");
+        if let Some(ttl) = ttl.as_ref().filter(|ttl| ttl.get_ref().is_zero()) {
+            self.refuse(ttl.span(), "a ttl of zero is no lease", "the built-in ttl is 30s");
+        }
+        Timing { ttl, wait: self.duration(table, "wait"), grace: self.duration(table, "grace") }
+    }
+
+    fn answers(&mut self, table: &Table<'a>) -> Answers {
+        Answers {
+            on_overlap: self.word(table, "on_overlap", OVERLAPS),
+            can_pause: self.flag(table, "can_pause"),
+            postgres: self.flag(table, "postgres"),
+            sink_checks: self.flag(table, "sink_checks"),
+            databases: self.word(table, "databases", REACHES),
+            hosts: self.word(table, "hosts", REACHES),
+        }
+    }
+
+    fn accepted_risk(&mut self, table: &Table<'a>) -> Option<String> {
+        let reason = self.text(table, "accept_risk")?;
+        if reason.get_ref().trim().is_empty() {
+            self.refuse(reason.span(), "\"accept_risk\" is empty", "write down why the risk is accepted");
+        }
+        Some((*reason.get_ref()).to_owned())
+    }
+
+    fn fences(&mut self, table: &Table<'a>) -> Vec<Template> {
+        let mut fences = Vec::new();
+        for value in self.array(table, "fence") {
+            match value.get_ref() {
+                DeValue::String(url) => {
+                    fences.push(Template::read(self.source, url, value.span(), Role::Fence, &mut self.wrong));
+                }
+                _ => self.refuse(value.span(), "a fence is a URL", "write it in quotes"),
+            }
+        }
+        fences
+    }
+
+    fn history(&mut self, table: &Table<'a>) -> u64 {
+        let Some(value) = table.get("history") else { return 0 };
+        let count = match value.get_ref() {
+            DeValue::Boolean(kept) => Some(if *kept { DEFAULT_HISTORY } else { 0 }),
+            DeValue::Integer(count) => u64::from_str_radix(count.as_str(), count.radix()).ok(),
+            _ => None,
+        };
+        if count.is_none() {
+            self.refuse(
+                value.span(),
+                "\"history\" is a number of grants, true or false",
+                "write it without quotes",
+            );
+        }
+        count.unwrap_or_default()
+    }
+}

@@ -1,0 +1,13 @@
+//! The workspace's own tools. `tidy` holds the tree to the rules of `CONTRIBUTING.md`.
+
+use std::path::Path;
+
+pub mod tidy;
+
+/// The root of the workspace.
+///
+/// # Panics
+/// Never: this crate lies in a folder of the root.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the workspace")
+}
