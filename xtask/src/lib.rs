@@ -1,7 +1,8 @@
-//! The workspace's own tools. `tidy` holds the tree to the rules of `CONTRIBUTING.md`.
+//! The workspace's own tools. `tidy` holds the tree to the rules of `CONTRIBUTING.md`; `docs` writes what is generated.
 
 use std::path::Path;
 
+pub mod docs;
 pub mod tidy;
 
 /// The root of the workspace.

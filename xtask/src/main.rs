@@ -6,12 +6,14 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use xtask::docs;
 use xtask::tidy::{self, Tree};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(xtask::root()),
+        ["docs"] => docs(xtask::root()),
         _ => return usage(),
     };
     outcome.unwrap_or_else(|error| {
@@ -28,7 +30,14 @@ fn tidy(root: &Path) -> io::Result<ExitCode> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn docs(root: &Path) -> io::Result<ExitCode> {
+    let readme = root.join("README.md");
+    let text = std::fs::read_to_string(&readme)?;
+    std::fs::write(&readme, docs::with_promises(&text, &fencepost::profiles()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn usage() -> ExitCode {
-    eprintln!("usage: cargo xtask tidy");
+    eprintln!("usage: cargo xtask tidy | docs");
     ExitCode::from(2)
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::poll::{self, Executor};
 
 /// A moment on the holder's clock: nanoseconds of `CLOCK_BOOTTIME`, or of virtual time.
@@ -113,6 +114,20 @@ impl Clock {
         self.sleep_until(self.now().after(duration))
     }
 
+    /// Makes sure that tasks and timers can run, so that what cannot be had is an error and not a panic later.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the system refuses a thread or a descriptor.
+    pub fn start(&self) -> Result<()> {
+        match &self.0 {
+            Source::System => poll::start().map(drop).map_err(|error| {
+                let what = "the system refuses a thread or a descriptor";
+                Error::new(ErrorKind::Unavailable, "start the keeper of leases", what).caused_by(error)
+            }),
+            Source::Virtual(_) => Ok(()),
+        }
+    }
+
     /// Runs `task` to its end beside everything else: on fencepost's own thread, so that an application which blocks
     /// its executor delays nothing here; in virtual time inside [`VirtualTime::block_on`].
     ///
@@ -121,7 +136,7 @@ impl Clock {
     /// # Panics
     /// When the system refuses the thread, which is started on first use.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.executor().spawn(Box::pin(task));
+        self.executor().spawn(task);
     }
 
     fn executor(&self) -> &Arc<Executor> {
@@ -188,12 +203,10 @@ impl Future for Sleep {
         if self.clock.now() >= self.at {
             return Poll::Ready(());
         }
-        let timer = self.clock.executor().timers.set(self.at, self.timer, context.waker());
-        if self.timer.is_none() {
-            self.clock.executor().ring();
-        }
+        let timer = self.clock.executor().set_timer(self.at, self.timer, context.waker());
         self.timer = Some(timer);
-        Poll::Pending
+        // The timers may have been fired between the two looks at the clock, and this one set too late for it.
+        if self.clock.now() >= self.at { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -213,10 +226,13 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    fn set(&self, at: Moment, timer: Option<u64>, waker: &Waker) -> u64 {
+    /// Sets a timer; its number, and whether it is due before all others.
+    pub(crate) fn set(&self, at: Moment, timer: Option<u64>, waker: &Waker) -> (u64, bool) {
         let id = timer.unwrap_or_else(|| self.next_id.fetch_add(1, Ordering::Relaxed));
-        lock(&self.pending).insert((at, id), waker.clone());
-        id
+        let mut pending = lock(&self.pending);
+        pending.insert((at, id), waker.clone());
+        let is_next = pending.first_key_value().is_some_and(|(first, _)| *first == (at, id));
+        (id, is_next)
     }
 
     fn remove(&self, at: Moment, timer: u64) {

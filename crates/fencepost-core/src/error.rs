@@ -47,6 +47,8 @@ pub enum LossReason {
     Replaced,
     /// The session that carried it has ended.
     SessionEnded,
+    /// What renewed it has ended by a bug.
+    KeeperDied,
 }
 
 impl LossReason {
@@ -58,6 +60,7 @@ impl LossReason {
             Self::Revoked => "revoked",
             Self::Replaced => "replaced",
             Self::SessionEnded => "session_ended",
+            Self::KeeperDied => "keeper_died",
         }
     }
 }

@@ -217,12 +217,20 @@ impl Shared {
     }
 }
 
-/// The task that keeps one lease.
+/// The task that keeps one lease. If a bug ends it, nobody believes in the lease afterwards.
 struct Keeping {
     keeper: Keeper,
     shared: Arc<Shared>,
     lock: LockName,
     observer: Option<Arc<dyn Observer>>,
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.lose(Error::lost(LossReason::KeeperDied, "it is not kept any more"));
+        }
+    }
 }
 
 type Released = oneshot::Receiver<oneshot::Sender<Result<()>>>;
@@ -279,7 +287,7 @@ impl Keeping {
                 self.observe(&event::Event::Lost { error });
             }
             (_, Event::Renewed(_)) => {
-                self.observe(&event::Event::Renewed { deadline: self.keeper.deadline() })
+                self.observe(&event::Event::Renewed { deadline: self.keeper.deadline() });
             }
             (_, Event::Failed(error)) => self.observe(&event::Event::RenewFailed { error: error.clone() }),
             _ => {}

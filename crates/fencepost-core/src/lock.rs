@@ -201,8 +201,7 @@ impl Lock {
     /// [`ErrorKind::Contended`] when the wait is over; [`ErrorKind::Stale`] when a fence has seen a greater token;
     /// [`ErrorKind::Indeterminate`] when the store may have granted it to nobody who knows.
     pub async fn acquire(&self) -> Result<Lease> {
-        let give_up_at = self.wait.map(|wait| self.locks.0.clock().now().after(wait));
-        self.acquire_within(give_up_at.map_or(Wait::Forever, Wait::Until)).await
+        self.acquire_within(self.shortest(Wait::Forever)).await
     }
 
     /// Takes the lock if it is free; `None` if it is not.
@@ -246,7 +245,7 @@ impl Lock {
     }
 
     /// Takes several locks, all or none: in the order of their names, so that two sets never wait for each other, and
-    /// within the shortest of their waits. The leases come in the order of `locks`.
+    /// within `wait` and the shortest of their own waits. The leases come in the order of `locks`.
     ///
     /// # Cancel safety
     /// Dropping the call leaves no holder and no waiter behind.
@@ -260,6 +259,7 @@ impl Lock {
             let error = Error::new(ErrorKind::InvalidArgument, "acquire the locks", "it is named twice");
             return Err(error.on(&locks[twice[0]].name));
         }
+        let wait = locks.iter().fold(wait, |wait, lock| lock.shortest(wait));
         let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(locks.len());
         for index in order {
             match acquire_beside(&leases, locks[index].acquire_within(wait)).await {
@@ -274,6 +274,16 @@ impl Lock {
         Ok(leases.into_iter().map(|(_, lease)| lease).collect())
     }
 
+    /// The shorter of `wait` and the lock's own wait.
+    fn shortest(&self, wait: Wait) -> Wait {
+        let Some(own) = self.wait.map(|own| self.locks.0.clock().now().after(own)) else { return wait };
+        match wait {
+            Wait::No => Wait::No,
+            Wait::Until(at) => Wait::Until(at.min(own)),
+            Wait::Forever => Wait::Until(own),
+        }
+    }
+
     fn place(&self) -> (String, &LockName) {
         (self.locks.to_string(), &self.name)
     }
@@ -281,6 +291,7 @@ impl Lock {
     async fn acquire_within(&self, wait: Wait) -> Result<Lease> {
         self.refuse_what_cannot_be().map_err(|error| error.on(&self.name))?;
         let clock = self.locks.0.clock();
+        clock.start().map_err(|error| error.on(&self.name))?;
         let request = AcquireRequest {
             name: self.name.clone(),
             holder: HolderId::random(clock),

@@ -46,8 +46,10 @@ struct Record {
     last: Option<FencingToken>,
     held: Option<Held>,
     rests_until: Option<Moment>,
-    /// The holder whose lease was last taken away, and why.
-    revoked: Option<(HolderId, String)>,
+    /// The token that the lock rests from.
+    rests_from: Option<FencingToken>,
+    /// Holders whose leases were taken away, and why, until their claims are gone.
+    revoked: Vec<(HolderId, String)>,
     queue: VecDeque<Queued>,
 }
 
@@ -106,9 +108,14 @@ impl Record {
     /// Lets go of what has run out.
     fn settle(&mut self, now: Moment) {
         if let Some(held) = self.held.take_if(|held| held.ends_at <= now) {
-            self.rests_until = held.rests_until;
+            self.rest(&held);
         }
         self.rests_until.take_if(|until| *until <= now);
+    }
+
+    fn rest(&mut self, held: &Held) {
+        self.rests_until = held.rests_until;
+        self.rests_from = Some(held.token);
     }
 
     fn grant(&mut self, request: &AcquireRequest, now: Moment, since_micros: u64) -> Result<Grant> {
@@ -156,7 +163,8 @@ impl Record {
     fn free(&mut self, holder: HolderId, now: Moment) -> bool {
         self.settle(now);
         let Some(mut held) = self.held.take_if(|held| held.holder == holder) else { return false };
-        self.rests_until = held.rests_until.filter(|until| *until > now);
+        self.rest(&held);
+        self.settle(now);
         if let Some(listener) = held.listener.take() {
             listener.wake();
         }
@@ -171,7 +179,7 @@ impl Record {
     }
 
     fn poll_revoked(&mut self, holder: HolderId, waker: &Waker) -> Poll<Error> {
-        if let Some((_, reason)) = self.revoked.as_ref().filter(|(revoked, _)| *revoked == holder) {
+        if let Some((_, reason)) = self.revoked.iter().find(|(revoked, _)| *revoked == holder) {
             return Poll::Ready(Error::lost(LossReason::Revoked, format!("it was taken away: {reason}")));
         }
         if let Some(held) = self.held.as_mut().filter(|held| held.holder == holder) {
@@ -186,7 +194,7 @@ impl Record {
         state.waiters = self.queue.iter().map(Queued::seen).collect();
         if let Some(until) = self.rests_until {
             state.status = Status::Resting;
-            state.token = self.last;
+            state.token = self.rests_from;
             state.remaining = Some(until.since(now));
         }
         if let Some(held) = &self.held {
@@ -287,7 +295,7 @@ impl Backend for MemoryBackend {
             };
             held.rests_until = None;
             let holder = held.holder;
-            record.revoked = Some((holder, reason.to_owned()));
+            record.revoked.push((holder, reason.to_owned()));
             record.free(holder, now);
             Ok(Revoked::Done)
         })
@@ -299,7 +307,11 @@ impl Backend for MemoryBackend {
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
-        let freed = self.with(&handover.lock, |record| record.free(handover.holder, self.clock.now()));
+        let now = self.clock.now();
+        let freed = self.with(&handover.lock, |record| {
+            let ours = record.held.as_ref().is_some_and(|held| held.token == handover.token);
+            ours && record.free(handover.holder, now)
+        });
         if freed { Ok(()) } else { Err(gone("release the lock")) }
     }
 }
@@ -313,6 +325,14 @@ fn gone(operation: &'static str) -> Error {
 struct MemoryClaim {
     backend: MemoryBackend,
     grant: Grant,
+}
+
+impl Drop for MemoryClaim {
+    fn drop(&mut self) {
+        let holder = self.grant.holder;
+        self.backend
+            .with(&self.grant.name, |record| record.revoked.retain(|(revoked, _)| *revoked != holder));
+    }
 }
 
 #[async_trait]

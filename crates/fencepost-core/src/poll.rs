@@ -4,11 +4,14 @@
 //! and an application that blocks its own executor cannot delay a renewal. It needs no async runtime.
 
 use std::future::{Future, poll_fn};
+use std::io;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
@@ -31,21 +34,28 @@ enum Bell {
 }
 
 /// The process's executor; its thread starts with the first call.
-pub(crate) fn background() -> &'static Arc<Executor> {
+///
+/// # Errors
+/// When the system refuses a descriptor or a thread.
+pub(crate) fn start() -> io::Result<&'static Arc<Executor>> {
     static BACKGROUND: OnceLock<Arc<Executor>> = OnceLock::new();
-    BACKGROUND.get_or_init(|| {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let alarm = rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC);
-        let alarm = alarm.expect("the system gives a timer");
-        let executor =
-            Arc::new(Executor::new(Bell::Kernel(bell.expect("the system gives an event descriptor"))));
-        let shared = Arc::clone(&executor);
-        std::thread::Builder::new()
-            .name("fencepost".to_owned())
-            .spawn(move || shared.work(&alarm))
-            .expect("the system gives a thread");
-        executor
-    })
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(executor) = BACKGROUND.get() {
+        return Ok(executor);
+    }
+    let _first = lock(&STARTING);
+    match BACKGROUND.get() {
+        Some(executor) => Ok(executor),
+        None => Executor::launch().map(|executor| BACKGROUND.get_or_init(|| executor)),
+    }
+}
+
+/// The same, where it has been started before or must be.
+///
+/// # Panics
+/// When the system refuses a descriptor or a thread.
+pub(crate) fn background() -> &'static Arc<Executor> {
+    start().expect("the system gives two descriptors and a thread")
 }
 
 impl Executor {
@@ -53,18 +63,39 @@ impl Executor {
         Self { timers: Timers::default(), arrived: Mutex::default(), bell }
     }
 
+    fn launch() -> io::Result<Arc<Self>> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let alarm = rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+        let executor = Arc::new(Self::new(Bell::Kernel(bell)));
+        let shared = Arc::clone(&executor);
+        std::thread::Builder::new().name("fencepost".to_owned()).spawn(move || shared.work(&alarm))?;
+        Ok(executor)
+    }
+
     /// An executor that works only inside [`Executor::simulate`].
     pub(crate) fn simulated() -> Self {
         Self::new(Bell::Flag(AtomicBool::new(false)))
     }
 
-    pub(crate) fn spawn(&self, task: BoxFuture<'static, ()>) {
-        lock(&self.arrived).push(task);
+    /// Takes on a task. One that panics ends alone: the others are keepers of leases that have nothing to do with it.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = AssertUnwindSafe(task).catch_unwind().map(drop);
+        lock(&self.arrived).push(Box::pin(task));
         self.ring();
     }
 
+    /// Sets a timer, in place of the one with the number `timer`; its number.
+    pub(crate) fn set_timer(&self, at: Moment, timer: Option<u64>, waker: &Waker) -> u64 {
+        let (id, is_next) = self.timers.set(at, timer, waker);
+        // A simulated thread looks at the timers whenever it has nothing else to do.
+        if is_next && matches!(self.bell, Bell::Kernel(_)) {
+            self.ring();
+        }
+        id
+    }
+
     /// Tells the thread to look again.
-    pub(crate) fn ring(&self) {
+    fn ring(&self) {
         match &self.bell {
             // A full counter already means "look again", so a refused write is as good as an accepted one.
             Bell::Kernel(bell) => {
@@ -110,20 +141,31 @@ impl Executor {
         let Bell::Flag(rung) = &self.bell else { unreachable!("only a simulated executor simulates") };
         let waker = Waker::from(Arc::clone(self));
         let mut future = pin!(future);
-        let mut tasks = FuturesUnordered::new();
+        let mut kept = Kept { tasks: FuturesUnordered::new(), executor: self };
         loop {
             rung.store(false, Ordering::Release);
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                lock(&self.arrived).extend(tasks);
                 return output;
             }
-            self.run_ready(&mut tasks, &waker);
+            self.run_ready(&mut kept.tasks, &waker);
             if rung.swap(false, Ordering::Acquire) {
                 continue;
             }
             let next = self.timers.next().expect("something is left that can end the future");
             self.timers.fire(jump(next));
         }
+    }
+}
+
+/// The tasks of a simulation, which go on in the next one, however this one ends.
+struct Kept<'a> {
+    tasks: FuturesUnordered<BoxFuture<'static, ()>>,
+    executor: &'a Executor,
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        lock(&self.executor.arrived).extend(std::mem::take(&mut self.tasks));
     }
 }
 

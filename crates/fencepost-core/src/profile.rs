@@ -63,6 +63,62 @@ pub enum Scope {
     Cluster,
 }
 
+impl Expiry {
+    /// The promise in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::AfterTtl => "runs out after its ttl unless it is renewed",
+            Self::WithSession => "ends with the session on the server",
+            Self::WithProcess => "does not run out; it ends with the last process of the command",
+        }
+    }
+}
+
+impl Tokens {
+    /// The promise in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::WhileDataSurvives => {
+                "grow with every grant; after a loss of data, as long as the wall clock has not gone back"
+            }
+            Self::Durable => "grow with every grant, over every crash",
+        }
+    }
+}
+
+impl Waiting {
+    /// The promise in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Polled => "looks again from time to time",
+            Self::Notified => "told when the lock is free, in no certain order",
+            Self::Queued => "told when its turn comes, first come first served",
+        }
+    }
+}
+
+impl Loss {
+    /// The promise in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::AtDeadline => "the holder stops at its own deadline",
+            Self::Pushed => "the holder is told, and its own deadline holds besides",
+        }
+    }
+}
+
+impl Scope {
+    /// The reach in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Process => "this process only",
+            Self::Host => "this host only",
+            Self::Server => "everybody who uses this server",
+            Self::Cluster => "everybody who uses this cluster",
+        }
+    }
+}
+
 /// What one backend promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -44,6 +44,7 @@ const SECRET_OPTIONS: &[&str] = &["password", "passwd", "pass", "sslpassword", "
 #[derive(Clone, PartialEq, Eq)]
 pub struct BackendUrl {
     text: String,
+    shown: String,
     kind: &'static str,
     scheme_end: usize,
     query_start: usize,
@@ -117,9 +118,15 @@ impl BackendUrl {
         &self.text
     }
 
+    /// The same URL, shown as `text` from now on: as it was written before secrets were filled in.
+    pub fn shown_as(mut self, text: impl Into<String>) -> Self {
+        self.shown = text.into();
+        self
+    }
+
     /// Whether it contains a password.
     pub fn has_password(&self) -> bool {
-        self.to_string() != self.text
+        redacted(&self.text) != self.text
     }
 
     /// An error about this URL.
@@ -145,19 +152,14 @@ impl FromStr for BackendUrl {
         if text.chars().any(char::is_control) {
             return Err(wrong(format!("{:?} contains a control character", redacted(text))));
         }
-        let query_start = text.find('?').unwrap_or(text.len());
-        Ok(Self {
-            text: text.to_owned(),
-            kind,
-            scheme_end: scheme.len(),
-            query_start: query_start.max(scheme.len() + 1),
-        })
+        let query_start = text.find('?').unwrap_or(text.len()).max(scheme.len() + 1);
+        Ok(Self { text: text.to_owned(), shown: redacted(text), kind, scheme_end: scheme.len(), query_start })
     }
 }
 
 impl fmt::Display for BackendUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&redacted(&self.text))
+        f.write_str(&self.shown)
     }
 }
 

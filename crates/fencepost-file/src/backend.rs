@@ -4,7 +4,6 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +16,7 @@ use fencepost_core::{
 use crate::claim::FileClaim;
 use crate::directory::{Directory, Paths, failure};
 use crate::hold::Hold;
-use crate::queue::Queue;
+use crate::queue;
 use crate::record::{HolderLine, TokenRecord, exclusively};
 use crate::table::{LockTable, describe};
 
@@ -38,7 +37,6 @@ const SECOND_TRY_AFTER: Duration = Duration::from_millis(1);
 pub struct FileBackend {
     directory: Directory,
     clock: Clock,
-    queue: Arc<Queue>,
     profile: Profile,
     sync: bool,
     expires: bool,
@@ -56,7 +54,6 @@ impl FileBackend {
         Ok(Self {
             directory: Directory::of(url)?,
             clock,
-            queue: Arc::default(),
             profile: PROFILE.tokens(tokens),
             sync,
             expires: url.switch("test_ttl", false)?,
@@ -76,7 +73,7 @@ impl FileBackend {
             self.clock.sleep(SECOND_TRY_AFTER).await;
             return Hold::attempt(&self.directory, paths)?.ok_or_else(|| contended("it is held"));
         }
-        let waited = until(&self.clock, give_up_at, self.queue.wait(&self.directory, paths)).await;
+        let waited = until(&self.clock, give_up_at, queue::wait(&self.directory, paths)).await;
         waited.unwrap_or_else(|| Err(contended("it was held all the time")))
     }
 
@@ -120,7 +117,7 @@ impl FileBackend {
         let mut state = LockState::free(name);
         let own = i32::try_from(std::process::id()).unwrap_or_default();
         let (ours, others): (Vec<_>, Vec<_>) = table.waiters(&paths).into_iter().partition(|pid| *pid == own);
-        let ours = ours.into_iter().take(self.queue.waiting(&paths));
+        let ours = ours.into_iter().take(queue::waiting(&paths));
         state.waiters = others.into_iter().chain(ours).map(describe).collect();
         if table.is_held(&paths) {
             state.status = Status::Held;
@@ -135,7 +132,8 @@ impl FileBackend {
         let rest = record.rests_until.saturating_sub(self.clock.wall_micros());
         if rest > 0 {
             state.status = Status::Resting;
-            state.token = record.last();
+            // A lift may have raised the record since.
+            state.token = HolderLine::read(&paths.lock).map(|line| line.token).or_else(|| record.last());
             state.remaining = Some(Duration::from_micros(rest));
         }
         state
@@ -253,7 +251,8 @@ impl Backend for FileBackend {
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         let paths = self.directory.paths(&handover.lock);
-        let ours = HolderLine::read(&paths.lock).is_some_and(|line| line.token == handover.token);
+        let line = HolderLine::read(&paths.lock);
+        let ours = line.is_some_and(|line| (line.token, line.holder) == (handover.token, handover.holder));
         if !ours {
             return Err(
                 Error::lost(LossReason::Expired, "it is not held any more").during("release the lock")

@@ -156,5 +156,6 @@ pub(crate) fn failure(operation: &'static str, path: &Path, error: io::Error) ->
         }
         _ => ErrorKind::Unavailable,
     };
-    Error::new(kind, operation, path.display().to_string()).caused_by(error)
+    let failure = Error::new(kind, operation, path.display().to_string()).caused_by(error);
+    if kind == ErrorKind::Unsupported { failure.hint("choose a directory on a local disk") } else { failure }
 }

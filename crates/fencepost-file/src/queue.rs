@@ -4,7 +4,7 @@
 //! and when it gets a hold that nobody wants any more, it closes it at once. A killed process leaves nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use fencepost_core::{Error, ErrorKind, Result};
 use futures_channel::oneshot;
@@ -14,31 +14,32 @@ use crate::hold::Hold;
 
 type Waiters = VecDeque<oneshot::Sender<Result<Hold>>>;
 
-/// The waiters of this process, by lock.
-#[derive(Debug, Default)]
-pub(crate) struct Queue(Mutex<HashMap<Paths, Waiters>>);
+/// The waiters of this process, by lock; all backends of the process share them.
+static QUEUE: Queue = Queue(LazyLock::new(Mutex::default));
+
+#[derive(Debug)]
+struct Queue(LazyLock<Mutex<HashMap<Paths, Waiters>>>);
+
+/// Waits for a hold.
+///
+/// # Cancel safety
+/// A dropped wait is skipped when its turn comes.
+pub(crate) async fn wait(directory: &Directory, paths: &Paths) -> Result<Hold> {
+    let (waiter, hold) = oneshot::channel();
+    QUEUE.join(directory, paths, waiter)?;
+    hold.await
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "wait for the lock", "its thread ended")))
+}
+
+/// How many of this process wait for a lock, and have not given up.
+pub(crate) fn waiting(paths: &Paths) -> usize {
+    let waiters = QUEUE.waiters();
+    waiters.get(paths).map_or(0, |waiters| waiters.iter().filter(|waiter| !waiter.is_canceled()).count())
+}
 
 impl Queue {
-    /// Waits for a hold.
-    ///
-    /// # Cancel safety
-    /// A dropped wait is skipped when its turn comes.
-    pub(crate) async fn wait(self: &Arc<Self>, directory: &Directory, paths: &Paths) -> Result<Hold> {
-        let (waiter, hold) = oneshot::channel();
-        self.join(directory, paths, waiter)?;
-        hold.await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Unexpected, "wait for the lock", "its thread ended"))
-        })
-    }
-
-    /// How many wait here for a lock, and have not given up.
-    pub(crate) fn waiting(&self, paths: &Paths) -> usize {
-        let waiters = self.waiters();
-        waiters.get(paths).map_or(0, |waiters| waiters.iter().filter(|waiter| !waiter.is_canceled()).count())
-    }
-
     fn join(
-        self: &Arc<Self>,
+        &'static self,
         directory: &Directory,
         paths: &Paths,
         waiter: oneshot::Sender<Result<Hold>>,
@@ -48,9 +49,9 @@ impl Queue {
             others.push_back(waiter);
             return Ok(());
         }
-        let (queue, directory, waited_for) = (Arc::clone(self), directory.clone(), paths.clone());
+        let (directory, waited_for) = (directory.clone(), paths.clone());
         let thread = std::thread::Builder::new().name("fencepost-wait".to_owned());
-        let started = thread.spawn(move || queue.serve(&directory, &waited_for));
+        let started = thread.spawn(move || self.serve(&directory, &waited_for));
         started.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "wait for the lock", "no thread could be started")
                 .caused_by(error)

@@ -30,4 +30,3 @@ pub use finding::{ConfigError, Finding, Position, Severity};
 pub use policy::Policy;
 pub use rule::{Choice, DEFAULT_HISTORY, Rule};
 pub use search::Surroundings;
-pub use template::Place;

@@ -13,7 +13,7 @@ use crate::read::{self, Content};
 use crate::rule::{Choice, Rule};
 use crate::search::Surroundings;
 use crate::source::Source;
-use crate::template::{Place, Template};
+use crate::template::Template;
 
 /// How many rules are worth naming where none matched.
 const MOST_NEAREST: usize = 3;
@@ -76,14 +76,14 @@ impl Policy {
     ///
     /// # Errors
     /// A secret that is not there.
-    pub fn places(&self) -> Result<Vec<Place>, ConfigError> {
+    pub fn urls(&self) -> Result<Vec<BackendUrl>, ConfigError> {
         let (surroundings, mut wrong) = (Surroundings::of_process(), Vec::new());
         let templates = self.content.backends.values();
-        let places = templates
+        let urls = templates
             .filter_map(|template| self.fill(template.get_ref(), &surroundings, &mut wrong))
             .collect();
         ConfigError::unless_empty(wrong)?;
-        Ok(places)
+        Ok(urls)
     }
 
     /// The rule for a lock: the first that matches.
@@ -121,12 +121,12 @@ impl Policy {
         let Some(rule) = self.rule_for(lock) else { return Ok(None) };
         let mut wrong = Vec::new();
         let backend = match backend {
-            Some(url) => Some(Place::from(url.clone())),
+            Some(url) => Some(url.clone()),
             None => self.fill(self.template(rule), surroundings, &mut wrong),
         };
-        let fences: Vec<Place> =
+        let fences: Vec<BackendUrl> =
             rule.fences.iter().filter_map(|fence| self.fill(fence, surroundings, &mut wrong)).collect();
-        let findings = check::rule(self, rule, backend.as_ref().map(Place::url));
+        let findings = check::rule(self, rule, backend.as_ref());
         wrong.extend(findings.into_iter().filter(|finding| finding.severity() == Severity::Error));
         ConfigError::unless_empty(wrong)?;
         let timing = rule.timing.over(&self.content.defaults);
@@ -162,7 +162,7 @@ impl Policy {
         template: &Template,
         surroundings: &Surroundings<'_>,
         wrong: &mut Vec<Finding>,
-    ) -> Option<Place> {
+    ) -> Option<BackendUrl> {
         template.fill(&self.source, surroundings).map_err(|findings| wrong.extend(findings)).ok()
     }
 }

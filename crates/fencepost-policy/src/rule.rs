@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use fencepost_core::BackendUrl;
 use toml::Spanned;
 
 use crate::answers::Answers;
-use crate::template::{Place, Template};
+use crate::template::Template;
 
 /// How many grants are kept where a rule says `history = true`.
 pub const DEFAULT_HISTORY: u64 = 100;
@@ -46,7 +47,7 @@ pub struct Choice {
     /// The rule that matched.
     pub rule: Rule,
     /// Where the lock lives.
-    pub backend: Place,
+    pub backend: BackendUrl,
     /// The length of lease to ask for; `None` for the built-in one.
     pub ttl: Option<Duration>,
     /// How long to wait at most; `None` for no bound.
@@ -54,7 +55,7 @@ pub struct Choice {
     /// The time between SIGTERM and SIGKILL; `None` for the built-in one.
     pub grace: Option<Duration>,
     /// The fences to seal.
-    pub fences: Vec<Place>,
+    pub fences: Vec<BackendUrl>,
 }
 
 /// The times of a rule or of the defaults, each with its place in the file.

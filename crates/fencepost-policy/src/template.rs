@@ -17,40 +17,6 @@ use crate::source::Source;
 /// Stands for a secret while the rest of a URL is looked at; no URL has it otherwise.
 pub(crate) const BLANK: &str = "\u{fffc}";
 
-/// A URL with its secrets filled in, which prints as it stands in the file.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Place {
-    url: BackendUrl,
-    written: String,
-}
-
-impl Place {
-    /// The URL for the client that connects. Its own `Display` hides passwords only: where a person is told, print the
-    /// `Place`, since a user's name may have been a secret too.
-    pub fn url(&self) -> &BackendUrl {
-        &self.url
-    }
-}
-
-impl From<BackendUrl> for Place {
-    fn from(url: BackendUrl) -> Self {
-        let written = url.to_string();
-        Self { url, written }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
-    }
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({self})")
-    }
-}
-
 /// What a URL is for; not every kind is good for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -128,7 +94,7 @@ impl Template {
         &self,
         source: &Source,
         surroundings: &Surroundings<'_>,
-    ) -> Result<Place, Vec<Finding>> {
+    ) -> Result<BackendUrl, Vec<Finding>> {
         let mut text = String::new();
         let mut wrong = Vec::new();
         for (index, (at, piece)) in self.pieces.iter().enumerate() {
@@ -153,7 +119,7 @@ impl Template {
         })?;
         match self.miscast(source, &url) {
             Some(finding) => Err(vec![finding]),
-            None => Ok(Place { url, written: self.written.clone() }),
+            None => Ok(url.shown_as(&self.written)),
         }
     }
 

@@ -85,7 +85,7 @@ fn rule_stands_over_the_defaults() {
     assert_eq!((events.grace, events.rule.history), (None, DEFAULT_HISTORY));
     let ledger = choose(&policy, "ledger/1").unwrap().unwrap();
     assert_eq!((ledger.ttl, ledger.grace), (Some(Duration::from_secs(40)), Some(Duration::from_secs(2))));
-    assert_eq!(ledger.backend.url().kind(), "etcd");
+    assert_eq!(ledger.backend.kind(), "etcd");
     assert_eq!(ledger.fences.len(), 2);
     assert_eq!(
         (ledger.rule.line, ledger.rule.glob.as_str(), ledger.rule.backend.as_str()),
@@ -111,7 +111,7 @@ fn backend_of_the_caller_is_judged_by_the_same_answers() {
         let url = url.parse().unwrap();
         policy.choose_in(&Surroundings::of_process(), &name("ledger/1"), Some(&url))
     };
-    assert_eq!(on("zookeeper://z1").unwrap().unwrap().backend.url().kind(), "zookeeper");
+    assert_eq!(on("zookeeper://z1").unwrap().unwrap().backend.kind(), "zookeeper");
     assert!(on("redis://h").is_err());
     assert!(on("file:/x").is_err());
 }
@@ -143,7 +143,7 @@ fn secrets_are_filled_in_and_never_shown() {
         (from_file.as_str(), "redis://app:hunter2@h"),
     ] {
         let choice = placed(written).unwrap();
-        assert_eq!(choice.backend.url().expose(), filled);
+        assert_eq!(choice.backend.expose(), filled);
         let shown = format!("{} {choice:?}", choice.backend);
         assert!(!shown.contains("hunter2") && !shown.contains("secret-user"), "{shown}");
     }

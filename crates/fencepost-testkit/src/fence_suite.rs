@@ -56,7 +56,9 @@ macro_rules! __fence_table {
     (() $($case:ident)*) => { &[$((stringify!($case), $case)),*] };
 }
 
-const CASES: &[(&str, fn(&dyn FenceHarness))] = crate::__fence_cases!(__fence_table);
+type Case = fn(&dyn FenceHarness);
+
+const CASES: &[(&str, Case)] = crate::__fence_cases!(__fence_table);
 
 /// Makes the suite's tests for one [`FenceHarness`], which is named from the place of the call, in a module
 /// `fence_conformance` or of the given name.
@@ -125,7 +127,7 @@ pub fn failure(case: &str, harness: &dyn FenceHarness) -> Option<String> {
     crate::message_of(AssertUnwindSafe(|| find(case)(harness)))
 }
 
-fn find(name: &str) -> fn(&dyn FenceHarness) {
+fn find(name: &str) -> Case {
     let case = CASES.iter().find(|(case, _)| *case == name);
     case.unwrap_or_else(|| panic!("there is no case {name:?}")).1
 }
@@ -341,8 +343,9 @@ fn race(harness: &dyn FenceHarness, thread: u64) -> FencingToken {
     let (client, holder) = (Client::of(harness), format!("thread-{thread}"));
     let mut seen = FencingToken::MIN;
     let mut greatest = FencingToken::MIN;
-    for _ in 0..SEALS {
-        let shown = stamp("ledger", 1 + Clock::system().random() % 1_000_000, &holder);
+    for step in 0..SEALS {
+        // The tokens rise all the time, so that each seal competes with others that are close to it.
+        let shown = stamp("ledger", 1 + step * 1_000 + Clock::system().random() % 5_000, &holder);
         let answer = client.seal(&shown);
         if let Err(error) = answer {
             assert_eq!(error.kind(), ErrorKind::Stale, "a seal failed in another way: {error:?}");

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use fencepost_core::{Fence, Locks, MemoryFence, VirtualTime};
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 
 /// The surroundings of one case: a directory, a server, a piece of memory.
 ///
@@ -38,8 +37,7 @@ pub trait Harness: Send + Sync + 'static {
     /// Drives a future to its end, inside whatever runtime the backend needs.
     fn block_on(&self, future: BoxFuture<'_, ()>) {
         match self.virtual_time() {
-            // Polled only when it is woken, as on every other executor.
-            Some(time) => drop(time.block_on(FuturesUnordered::from_iter([future]).next())),
+            Some(time) => time.block_on(future),
             None => block_on(future),
         }
     }

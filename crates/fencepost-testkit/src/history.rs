@@ -58,7 +58,8 @@ pub fn assert_clean(holds: &[Hold]) {
 /// Each hold that began before another had ended.
 fn overlaps(holds: &[Hold]) -> Vec<String> {
     let mut sorted: Vec<&Hold> = holds.iter().collect();
-    sorted.sort_by_key(|hold| hold.granted);
+    // In virtual time a hold may end in the instant in which it begins, and the next begin then.
+    sorted.sort_by_key(|hold| (hold.granted, hold.ended));
     let mut longest: Option<&Hold> = None;
     let mut found = Vec::new();
     for hold in sorted {
@@ -136,6 +137,11 @@ mod tests {
     #[test]
     fn holds_one_after_the_other_are_clean() {
         assert_clean(&[hold(0, 10, 20, 5), hold(1, 20, 30, 6), hold(31, 32, 33, 9)]);
+    }
+
+    #[test]
+    fn hold_of_no_time_does_not_overlap_with_the_next() {
+        assert_clean(&[hold(0, 20, 30, 6), hold(0, 20, 20, 5), hold(0, 10, 20, 4)]);
     }
 
     #[test]

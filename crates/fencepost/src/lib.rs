@@ -33,6 +33,15 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
     }
 }
 
+/// What each backend of this build promises.
+pub fn profiles() -> Vec<Profile> {
+    vec![
+        #[cfg(feature = "file")]
+        file::PROFILE,
+        memory::PROFILE,
+    ]
+}
+
 /// The fence behind a URL. Connects when the first stamp is sealed.
 ///
 /// # Errors

@@ -84,7 +84,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("`grant`", &["lock_info", "lease_info"]),
     ("`acquire`", &["obtain", "take_lock"]),
     ("`renew`", &["refresh_lock", "refresh_lease", "extend_lock", "extend_lease"]),
-    ("`release`", &["unlock", "free_lock"]),
+    ("`release`", &["unlock"]),
     ("`revoke`", &["break_lock", "break_lease", "lock_breaker", "steal", "stolen"]),
     ("`ttl` or `deadline`", &["lease_timeout", "lock_expiry"]),
     ("`margin`", &["fudge"]),

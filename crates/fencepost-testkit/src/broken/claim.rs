@@ -1,9 +1,7 @@
 //! Claims with a defect, and the claim that no store has granted.
 
 use async_trait::async_trait;
-use fencepost_core::{
-    AcquireRequest, Backend, Claim, Clock, Descriptor, Error, Grant, Handover, Renewal, Result,
-};
+use fencepost_core::{AcquireRequest, Claim, Clock, Descriptor, Error, Grant, Handover, Renewal, Result};
 use futures_util::future::BoxFuture;
 
 use super::{Broken, Defect, token};

@@ -94,7 +94,8 @@ impl Broken {
 
     /// The grant as the defect tells it.
     fn told(&self, request: &AcquireRequest, asked: Moment, grant: &Grant) -> Grant {
-        let mut grant = Grant { name: request.name.clone(), ttl: Some(request.ttl), ..grant.clone() };
+        let mut grant =
+            Grant { name: request.name.clone(), ttl: grant.ttl.map(|_| request.ttl), ..grant.clone() };
         let mut notes = self.notes();
         notes.grants += 1;
         notes.last_holders.insert(grant.name.clone(), grant.holder);
@@ -102,11 +103,11 @@ impl Broken {
         match self.defect() {
             Defect::RepeatsTokens => grant.token = first,
             Defect::LowersTokens if notes.grants.is_multiple_of(50) => {
-                grant.token = token(grant.token.get() - 1_000);
+                grant.token = token(grant.token.get() - 10_000_000);
             }
             Defect::RoundsTokens => grant.token = rounded(grant.token),
             Defect::LiftsOneGrant => {
-                grant.token = grant.token.max(notes.next.take().unwrap_or(FencingToken::MIN))
+                grant.token = grant.token.max(notes.next.take().unwrap_or(FencingToken::MIN));
             }
             Defect::LowersByLift => grant.token = notes.next.take().unwrap_or(grant.token),
             Defect::CountsFromTheReply => grant.counted_from = self.now(),

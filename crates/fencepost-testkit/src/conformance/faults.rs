@@ -6,7 +6,7 @@ use fencepost_core::{Expiry, Waiting};
 
 use super::stage::Stage;
 use super::terms::acquire;
-use crate::worker::{Answer, Command, Patience, Worker};
+use crate::worker::{Answer, Command, Held, Patience, Worker};
 
 pub(super) fn lock_of_a_killed_holder_comes_free(stage: &Stage<'_>) {
     let mut worker = stage.worker();
@@ -58,13 +58,57 @@ pub(super) fn stopped_holder_keeps_the_lock(stage: &Stage<'_>) {
     });
 }
 
+/// The grant is on its way while its waiter stands still, so it is old when the waiter reads of it.
+pub(super) fn lease_granted_to_a_stopped_waiter_is_not_believed_in_too_long(stage: &Stage<'_>) {
+    for stop in [stage.ttl() / 3, stage.ttl() * 9 / 10, stage.ttl() * 3 / 2] {
+        let lease = stage.block_on(stage.take("orders"));
+        let worker = waiter(stage, 0);
+        worker.stop();
+        stage.block_on(lease.release()).expect("waiters do not disturb a holder");
+        stage.pass(stop);
+        worker.go_on();
+        match worker.answer(stage.hand_on()) {
+            Answer::Held(held) => assert_believes_what_the_store_keeps(stage, worker, held),
+            Answer::Refused { .. } => worker.kill(),
+            other => panic!("the waiter that was stopped was told {other:?}"),
+        }
+        let next = stage.within(stage.recovery(), "the next holder", async {
+            stage.lock("orders").acquire().await.expect("its holder is gone")
+        });
+        let next = stage.block_on(next);
+        stage.block_on(next.release()).expect("a lease that is held can be released");
+    }
+}
+
+fn assert_believes_what_the_store_keeps(stage: &Stage<'_>, mut worker: Worker, held: Held) {
+    worker.tell(&Command::Deadline);
+    let Answer::Until(Some(deadline)) = worker.answer(stage.slack()) else { panic!("the lease runs out") };
+    let seen = stage.block_on(stage.state("orders"));
+    let end = seen.remaining.map(|left| stage.now().after(left));
+    if seen.holder == Some(held.holder) {
+        let end = end.expect("it is seen when the lease runs out");
+        let too_long = deadline.since(end);
+        assert!(
+            deadline <= end,
+            "the holder believes in its lease for {too_long:?} longer than the store keeps it"
+        );
+    } else {
+        let left = deadline.since(stage.now());
+        assert!(
+            left.is_zero(),
+            "the store keeps nothing for a holder that believes in its lease for {left:?}"
+        );
+    }
+    worker.kill();
+}
+
 /// A worker that waits for the lock behind `waiters` others.
 fn waiter(stage: &Stage<'_>, waiters: usize) -> Worker {
     let mut worker = stage.worker();
     stage.tell_to_acquire(&mut worker, "orders", Patience::Forever);
     assert_eq!(worker.answer(stage.slack()), Answer::Waiting, "somebody else holds the lock");
     if stage.profile().waiting != Waiting::Polled {
-        let seen = stage.until_state("orders", "the waiter is seen", |state| state.waiters.len() > waiters);
+        let seen = stage.until_state("orders", "the waiter is seen", |seen| seen.waiters.len() > waiters);
         stage.block_on(seen);
     }
     worker
@@ -72,7 +116,7 @@ fn waiter(stage: &Stage<'_>, waiters: usize) -> Worker {
 
 /// The lock, in whose turn it comes; each gives it back.
 fn assert_are_served(stage: &Stage<'_>, mut waiters: Vec<Worker>) {
-    let give_up_at = stage.now().after(stage.hand_on() * 2);
+    let give_up_at = stage.now().after(stage.hand_on() + stage.slack());
     while !waiters.is_empty() {
         assert!(stage.now() < give_up_at, "{} waiters were not served", waiters.len());
         let served = waiters.iter().position(|worker| {
@@ -117,8 +161,8 @@ pub(super) fn stopped_waiter_does_not_keep_others_from_the_lock(stage: &Stage<'_
     assert!(!matches!(early, Some(Answer::Held(_))), "there is a second holder");
     other.tell(&Command::Check);
     assert_eq!(other.answer(stage.slack()), Answer::Yes, "the holder lost the lock to one that was stopped");
-    let state = stage.block_on(stage.state("orders"));
-    assert_eq!(state.holder, Some(held.holder), "there is a second holder");
+    let seen = stage.block_on(stage.state("orders"));
+    assert_eq!(seen.holder, Some(held.holder), "there is a second holder");
     other.tell(&Command::Release);
     assert_eq!(other.answer(stage.slack()), Answer::Yes, "a holder could not give the lock back");
     match early.unwrap_or_else(|| stopped.answer(stage.hand_on())) {

@@ -13,29 +13,29 @@ pub(super) async fn inspect_shows_the_holder_and_its_grant(stage: &Stage<'_>) {
     let before = stage.clock().wall_micros();
     let lease = stage.take("orders").await;
     let after = stage.clock().wall_micros();
-    let state = stage.state("orders").await;
-    assert_shows(&state, &lease);
+    let seen = stage.state("orders").await;
+    assert_shows(&seen, &lease);
 
-    let since = state.since_micros.expect("it is seen since when the lock is held");
+    let since = seen.since_micros.expect("it is seen since when the lock is held");
     let apart = u64::try_from(CLOCKS_APART.as_micros()).expect("it is seconds");
     assert!(since + apart >= before && since <= after + apart, "held since {since}, not {before} to {after}");
-    assert!(state.waiters.is_empty(), "nobody waits, but {:?}", state.waiters);
-    assert_remaining(stage, &state);
+    assert!(seen.waiters.is_empty(), "nobody waits, but {:?}", seen.waiters);
+    assert_remaining(stage, &seen);
     let looked_again = stage.client().inspect("orders").await.expect("another client can look");
     assert_shows(&looked_again, &lease);
     lease.release().await.expect("looking did not disturb the holder");
 }
 
-fn assert_shows(state: &LockState, lease: &Lease) {
-    assert_eq!(&state.name, lease.lock(), "another lock is seen");
-    assert_eq!(state.status, Status::Held, "{} is not seen as held", state.name);
-    assert_eq!(state.holder, Some(lease.holder()), "another holder is seen");
-    assert_eq!(state.token, Some(lease.token()), "another token is seen");
-    assert_eq!(state.label.as_deref(), Some(LABEL), "the holder's label is not seen");
+fn assert_shows(seen: &LockState, lease: &Lease) {
+    assert_eq!(&seen.name, lease.lock(), "another lock is seen");
+    assert_eq!(seen.status, Status::Held, "{} is not seen as held", seen.name);
+    assert_eq!(seen.holder, Some(lease.holder()), "another holder is seen");
+    assert_eq!(seen.token, Some(lease.token()), "another token is seen");
+    assert_eq!(seen.label.as_deref(), Some(LABEL), "the holder's label is not seen");
 }
 
-fn assert_remaining(stage: &Stage<'_>, state: &LockState) {
-    match (stage.profile().expiry, state.remaining) {
+fn assert_remaining(stage: &Stage<'_>, seen: &LockState) {
+    match (stage.profile().expiry, seen.remaining) {
         (Expiry::AfterTtl, Some(left)) => {
             assert!(
                 !left.is_zero() && left <= stage.ttl(),
@@ -60,11 +60,11 @@ pub(super) async fn free_lock_is_seen_as_free(stage: &Stage<'_>) {
     assert!(listed.is_empty(), "a lock that was released is listed: {listed:?}");
 }
 
-fn assert_free(state: &LockState) {
-    assert_eq!(state.status, Status::Free, "nobody holds it");
-    let of_a_holder = (state.holder, state.label.as_ref(), state.since_micros, state.remaining);
+fn assert_free(seen: &LockState) {
+    assert_eq!(seen.status, Status::Free, "nobody holds it");
+    let of_a_holder = (seen.holder, seen.label.as_ref(), seen.since_micros, seen.remaining);
     assert_eq!(of_a_holder, (None, None, None, None), "a free lock is seen with a holder's marks");
-    assert!(state.waiters.is_empty(), "a free lock is seen with waiters: {:?}", state.waiters);
+    assert!(seen.waiters.is_empty(), "a free lock is seen with waiters: {:?}", seen.waiters);
 }
 
 pub(super) async fn list_shows_held_locks_in_the_order_of_their_names(stage: &Stage<'_>) {
@@ -84,11 +84,11 @@ pub(super) async fn list_shows_held_locks_in_the_order_of_their_names(stage: &St
         ("d", &[]),
     ] {
         let listed = stage.locks().list(prefix).await.expect("locks can be listed");
-        let found: Vec<&str> = listed.iter().map(|state| state.name.as_str()).collect();
+        let found: Vec<&str> = listed.iter().map(|seen| seen.name.as_str()).collect();
         assert_eq!(found, names, "the list of {prefix:?}");
-        for state in &listed {
-            let lease = leases.iter().find(|lease| lease.lock() == &state.name);
-            assert_shows(state, lease.expect("it is held"));
+        for seen in &listed {
+            let lease = leases.iter().find(|lease| lease.lock() == &seen.name);
+            assert_shows(seen, lease.expect("it is held"));
         }
     }
     for lease in leases {
@@ -103,12 +103,12 @@ pub(super) async fn awkward_names_are_different_locks_and_come_back_as_given(sta
         leases.push(stage.take(name).await);
     }
     for (name, lease) in names.iter().zip(&leases) {
-        let state = stage.state(name).await;
-        assert_eq!(state.name.as_str(), name, "the name did not come back as it was given");
-        assert_shows(&state, lease);
+        let seen = stage.state(name).await;
+        assert_eq!(seen.name.as_str(), name, "the name did not come back as it was given");
+        assert_shows(&seen, lease);
     }
     let listed = stage.locks().list("").await.expect("locks can be listed");
-    let listed: Vec<String> = listed.into_iter().map(|state| state.name.into()).collect();
+    let listed: Vec<String> = listed.into_iter().map(|seen| seen.name.into()).collect();
     names.sort();
     assert_eq!(listed, names, "the names that are listed");
     for lease in leases {

@@ -114,6 +114,7 @@ macro_rules! __cases {
             faults fn lock_of_a_killed_holder_comes_free: REACHES_OTHERS;
             faults fn process_killed_at_any_instant_leaves_no_holder: REACHES_OTHERS;
             faults fn stopped_holder_keeps_the_lock: LASTS_WHILE_STOPPED;
+            faults fn lease_granted_to_a_stopped_waiter_is_not_believed_in_too_long: RUNS_OUT_FOR_OTHERS;
             faults fn killed_waiter_does_not_keep_others_from_the_lock: REACHES_OTHERS;
             faults fn stopped_waiter_does_not_keep_others_from_the_lock: REACHES_OTHERS;
         }

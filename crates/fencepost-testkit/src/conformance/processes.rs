@@ -23,14 +23,14 @@ pub(super) fn lock_of_another_process_is_refused_and_seen(stage: &Stage<'_>) {
     stage.block_on(async {
         let other = stage.lock("orders").try_acquire().await.expect("a held lock can be asked for");
         assert!(other.is_none(), "two processes hold the lock");
-        let state = stage.state("orders").await;
-        assert_eq!(state.status, Status::Held, "a lock of another process is not seen as held");
+        let seen = stage.state("orders").await;
+        assert_eq!(seen.status, Status::Held, "a lock of another process is not seen as held");
         assert_eq!(
-            (state.holder, state.token),
+            (seen.holder, seen.token),
             (Some(held.holder), Some(held.token)),
             "another holder is seen"
         );
-        assert_eq!(state.label, Some(called), "the holder's label is not seen");
+        assert_eq!(seen.label, Some(called), "the holder's label is not seen");
         let listed = stage.locks().list("").await.expect("locks can be listed");
         assert_eq!(listed.len(), 1, "a lock of another process is listed");
     });

@@ -158,16 +158,16 @@ pub(super) async fn set_gives_up_when_a_lease_in_it_is_lost(stage: &Stage<'_>) {
     let set = [stage.other("a").ttl(stage.long_ttl()), stage.other("b").ttl(stage.long_ttl())];
     let acquiring = fencepost_core::Lock::acquire_all(&set, fencepost_core::Wait::Forever);
     let revoking = async {
-        let state =
-            stage.until_state("a", "the first of the set is held", |state| state.token.is_some()).await;
-        let token = state.token.expect("it was waited for");
+        // Whoever waits for the second holds the first.
+        super::waiting::until_waiting(stage, "b", 1).await;
+        let token = stage.state("a").await.token.expect("the set waits for the rest of it");
         stage.client().revoke("a", token, REASON).await.expect("a lease can be revoked");
     };
     let limit = stage.slack() + Duration::from_secs(1);
     let both = futures_util::future::join(acquiring, revoking);
     let (refused, ()) = stage.within(limit, "giving the set up", both).await;
     assert_eq!(refused.expect_err("a part of it was lost").kind(), ErrorKind::Lost);
-    stage.until_state("a", "nothing of the set is held", |state| state.status == Status::Free).await;
+    stage.until_state("a", "nothing of the set is held", |seen| seen.status == Status::Free).await;
     barrier.release().await.expect("the other holder was not disturbed");
-    stage.until_state("b", "nobody waits for the rest", |state| state.status == Status::Free).await;
+    stage.until_state("b", "nobody waits for the rest", |seen| seen.status == Status::Free).await;
 }

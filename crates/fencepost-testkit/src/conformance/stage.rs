@@ -19,6 +19,9 @@ use crate::worker::{Command, Worker};
 /// The longest that any future of a case may take.
 const LIMIT: Duration = Duration::from_secs(40);
 
+/// How long a store keeps a lock for a waiter that it has told of it, and that says nothing.
+const RESERVATION: Duration = Duration::from_secs(3);
+
 /// How often a case looks whether something has come about.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -93,7 +96,10 @@ impl<'a> Stage<'a> {
     /// By when the next waiter is served although the one before it is gone or stopped: a store may first keep the lock
     /// for that one.
     pub(super) fn hand_on(&self) -> Duration {
-        self.ttl() + self.slack() + Duration::from_secs(3)
+        match self.profile().expiry {
+            Expiry::WithProcess => self.ttl() + self.slack(),
+            _ => self.ttl() + self.slack() + RESERVATION,
+        }
     }
 
     pub(super) fn fence(&self) -> Arc<dyn Fence> {

@@ -34,7 +34,7 @@ async fn abandoned_claim(stage: &Stage<'_>) -> Box<dyn Claim> {
 pub(super) async fn claim_that_ran_out_cannot_be_renewed(stage: &Stage<'_>) {
     let mut claim = abandoned_claim(stage).await;
     stage.sleep(stage.ttl()).await;
-    stage.until_state("orders", "the lease has run out", |state| state.status == Status::Free).await;
+    stage.until_state("orders", "the lease has run out", |seen| seen.status == Status::Free).await;
     let revived = claim.renew().await;
     assert_eq!(revived.expect_err("a lease that ran out was revived").kind(), ErrorKind::Lost);
     assert_eq!(stage.state("orders").await.status, Status::Free, "the late renewal took the lock");
@@ -57,8 +57,8 @@ pub(super) async fn claim_that_ran_out_cannot_be_released(stage: &Stage<'_>) {
 
 async fn assert_is_undisturbed(stage: &Stage<'_>, next: Lease) {
     next.check().expect("the next holder was not disturbed");
-    let state = stage.state("orders").await;
-    assert_eq!(state.holder, Some(next.holder()), "a late call of the first holder hit the next one");
+    let seen = stage.state("orders").await;
+    assert_eq!(seen.holder, Some(next.holder()), "a late call of the first holder hit the next one");
     next.release().await.expect("the next holder was not disturbed");
 }
 
@@ -68,8 +68,8 @@ pub(super) fn holder_keeps_the_lock_while_its_executor_is_blocked(stage: &Stage<
     stage.pass(stage.ttl() * 5);
     lease.check().expect("a healthy holder keeps its lease");
     stage.block_on(async {
-        let state = stage.state("orders").await;
-        assert_eq!(state.token, Some(lease.token()), "the store gave the lock away from a healthy holder");
+        let seen = stage.state("orders").await;
+        assert_eq!(seen.token, Some(lease.token()), "the store gave the lock away from a healthy holder");
         let other = stage.other("orders").try_acquire().await.expect("a held lock can be asked for");
         assert!(other.is_none(), "there is a second holder");
         lease.release().await.expect("a healthy holder keeps its lease");

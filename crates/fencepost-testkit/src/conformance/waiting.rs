@@ -20,8 +20,7 @@ pub(super) async fn wait_with_a_limit_ends_on_time_and_leaves_no_trace(stage: &S
     assert_eq!(refused.expect_err("there is a second holder").kind(), ErrorKind::Contended);
     assert!(waited >= limit, "the wait was over after {waited:?} of {limit:?}");
 
-    let seen =
-        stage.until_state("orders", "the waiter that gave up is gone", |state| state.waiters.is_empty());
+    let seen = stage.until_state("orders", "the waiter that gave up is gone", |seen| seen.waiters.is_empty());
     assert_eq!(seen.await.holder, Some(lease.holder()));
     lease.release().await.expect("a lease that is held can be released");
     let third = stage.within(stage.slack(), "the third", stage.other("orders").try_acquire()).await;
@@ -43,7 +42,7 @@ pub(super) async fn release_wakes_a_waiter(stage: &Stage<'_>) {
     let waiting = stage.other("orders");
     let waiter = async { (waiting.acquire().await.expect("it is released"), stage.now()) };
     let holder = async {
-        until_waiting(stage, 1).await;
+        until_waiting(stage, "orders", 1).await;
         lease.release().await.expect("a lease that is held can be released");
         stage.now()
     };
@@ -56,17 +55,17 @@ pub(super) async fn release_wakes_a_waiter(stage: &Stage<'_>) {
 }
 
 /// Until so many are seen to wait; where the store knows no waiters, until they have had time to begin.
-async fn until_waiting(stage: &Stage<'_>, waiters: usize) {
+pub(super) async fn until_waiting(stage: &Stage<'_>, name: &str, waiters: usize) {
     match stage.profile().waiting {
         Waiting::Polled => stage.sleep(Duration::from_millis(50)).await,
         Waiting::Queued => {
-            let all = |state: &LockState| state.waiters.len() == waiters;
-            stage.until_state("orders", "all waiters are seen", all).await;
+            let all = |seen: &LockState| seen.waiters.len() == waiters;
+            stage.until_state(name, "all waiters are seen", all).await;
         }
         // One process may be seen as one waiter.
         _ => {
-            let some = |state: &LockState| !state.waiters.is_empty();
-            stage.until_state("orders", "a waiter is seen", some).await;
+            let some = |seen: &LockState| !seen.waiters.is_empty();
+            stage.until_state(name, "a waiter is seen", some).await;
         }
     }
 }
@@ -76,7 +75,7 @@ pub(super) async fn waiter_is_seen_while_it_waits(stage: &Stage<'_>) {
     let waiting = stage.other("orders");
     let waiter = async { waiting.acquire().await.expect("it is released") };
     let onlooker = async {
-        let seen = stage.until_state("orders", "a waiter is seen", |state| !state.waiters.is_empty()).await;
+        let seen = stage.until_state("orders", "a waiter is seen", |seen| !seen.waiters.is_empty()).await;
         assert_eq!(seen.holder, Some(lease.holder()), "a waiter changed who is seen to hold the lock");
         let label = seen.waiters[0].label.as_deref();
         let is_named = label.is_none_or(|label| label == LABEL || label.starts_with("pid "));
@@ -85,8 +84,8 @@ pub(super) async fn waiter_is_seen_while_it_waits(stage: &Stage<'_>) {
         seen
     };
     let (lease, _) = join(waiter, onlooker).await;
-    let seen = stage
-        .until_state("orders", "a waiter that was served waits no more", |state| state.waiters.is_empty());
+    let seen =
+        stage.until_state("orders", "a waiter that was served waits no more", |seen| seen.waiters.is_empty());
     assert_eq!(seen.await.holder, Some(lease.holder()));
     lease.release().await.expect("a lease that is held can be released");
 }
@@ -96,7 +95,7 @@ const WAITERS: usize = 8;
 pub(super) fn every_waiter_is_served(stage: &Stage<'_>) {
     let lease = stage.block_on(stage.take("orders"));
     let release = async {
-        until_waiting(stage, WAITERS).await;
+        until_waiting(stage, "orders", WAITERS).await;
         lease.release().await.expect("a lease that is held can be released");
         Vec::new()
     };
@@ -131,11 +130,11 @@ pub(super) async fn waiters_are_served_in_order(stage: &Stage<'_>) {
     };
     join(join_all(waiters), release).await;
     let served = served.into_inner().unwrap_or_else(PoisonError::into_inner);
-    assert_eq!(served, Vec::from_iter(0..WAITERS), "the waiters were served in another order");
+    assert!(served.iter().copied().eq(0..WAITERS), "the waiters were served in another order: {served:?}");
 }
 
 async fn until_in_front(stage: &Stage<'_>, waiters: usize) {
-    stage.until_state("orders", "the earlier waiters are seen", |state| state.waiters.len() == waiters).await;
+    stage.until_state("orders", "the earlier waiters are seen", |seen| seen.waiters.len() == waiters).await;
 }
 
 pub(super) async fn lease_won_after_a_wait_is_a_whole_one(stage: &Stage<'_>) {

@@ -67,6 +67,11 @@ fn reaches_others(profile: &Profile) -> bool {
 pub(super) const ALWAYS: When = When::new(|_| true, "", Needs::Nothing);
 pub(super) const RUNS_OUT: When = When::new(runs_out, "its leases do not run out", Needs::Nothing);
 pub(super) const RUNS_OUT_AND_PAUSES: When = When::new(runs_out, "its leases do not run out", Needs::Pauses);
+pub(super) const RUNS_OUT_FOR_OTHERS: When = When::new(
+    |profile| runs_out(profile) && reaches_others(profile),
+    "its leases do not run out, or its locks reach no other process",
+    Needs::Processes,
+);
 pub(super) const REACHES_OTHERS: When =
     When::new(reaches_others, "its locks reach no other process", Needs::Processes);
 pub(super) const IS_GIVEN_BACK_BY_OTHERS: When =

@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Acquire { name: String, ttl: Duration, patience: Patience },
     /// Say whether the lease is held, without asking the store.
     Check,
+    /// Say until when the lease is believed in.
+    Deadline,
     /// Say whether the lease is heard to be lost within this time.
     Lost(Duration),
     /// Give the lease back.
@@ -51,6 +53,8 @@ pub(crate) enum Answer {
     Held(Held),
     /// The lock was not given, or the store refused: the kind of error, and its text.
     Refused { kind: String, text: String },
+    /// It believes in its lease until then; without an end if there is no moment.
+    Until(Option<Moment>),
     /// It is done, or it is so.
     Yes,
     /// It is not so.
@@ -87,6 +91,7 @@ impl fmt::Display for Command {
                 write!(f, "acquire\t{}\t{patience}\t{name}", ttl.as_millis())
             }
             Self::Check => f.write_str("check"),
+            Self::Deadline => f.write_str("deadline"),
             Self::Lost(limit) => write!(f, "lost\t{}", limit.as_millis()),
             Self::Release => f.write_str("release"),
             Self::Drop => f.write_str("drop"),
@@ -107,6 +112,7 @@ impl FromStr for Command {
                 Ok(Self::Acquire { name: name.to_owned(), ttl: millis(ttl)?, patience: patience.parse()? })
             }
             ["check"] => Ok(Self::Check),
+            ["deadline"] => Ok(Self::Deadline),
             ["lost", limit] => Ok(Self::Lost(millis(limit)?)),
             ["release"] => Ok(Self::Release),
             ["drop"] => Ok(Self::Drop),
@@ -157,6 +163,8 @@ impl fmt::Display for Answer {
                 write!(f, "held\t{}\t{token}\t{holder}", asked.as_nanos())
             }
             Self::Refused { kind, text } => write!(f, "refused\t{kind}\t{text}"),
+            Self::Until(None) => f.write_str("for ever"),
+            Self::Until(Some(moment)) => write!(f, "until\t{}", moment.as_nanos()),
             Self::Yes => f.write_str("yes"),
             Self::No => f.write_str("no"),
             Self::Hold(hold) => write!(f, "hold\t{hold}"),
@@ -179,6 +187,10 @@ impl FromStr for Answer {
                 holder: holder.parse().map_err(|_| wrong())?,
             })),
             ["refused", kind, text] => Ok(Self::Refused { kind: kind.to_owned(), text: text.to_owned() }),
+            ["for ever"] => Ok(Self::Until(None)),
+            ["until", moment] => {
+                moment.parse().map(|nanos| Self::Until(Some(Moment::from_nanos(nanos)))).map_err(|_| wrong())
+            }
             ["yes"] => Ok(Self::Yes),
             ["no"] => Ok(Self::No),
             ["hold", hold] => hold.parse().map(Self::Hold),
@@ -200,6 +212,7 @@ mod tests {
             Command::Acquire { name: name.clone(), ttl, patience: Patience::Until(ttl) },
             Command::Acquire { name: name.clone(), ttl, patience: Patience::Forever },
             Command::Check,
+            Command::Deadline,
             Command::Lost(ttl),
             Command::Release,
             Command::Drop,
@@ -219,6 +232,8 @@ mod tests {
             Answer::Waiting,
             Answer::Held(Held { asked: moment(1), token, holder }),
             Answer::Refused { kind: "Contended".to_owned(), text: "it is held".to_owned() },
+            Answer::Until(None),
+            Answer::Until(Some(moment(5))),
             Answer::Yes,
             Answer::No,
             Answer::Hold(hold),

@@ -52,6 +52,7 @@ impl Worker {
                 say(&self.acquire(&lock, patience));
             }
             Command::Check => say(&truth(self.lease().check().is_ok())),
+            Command::Deadline => say(&Answer::Until(self.lease().deadline().moment())),
             Command::Lost(limit) => say(&truth(self.is_lost_within(limit))),
             Command::Release => say(&self.release()),
             Command::Drop => {
