@@ -1,4 +1,5 @@
 //! The command line's grammar; the comments here are the help texts.
+#![expect(clippy::doc_markdown, reason = "the comments are shown as they stand, without markup")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -4,6 +4,7 @@
 //! blocks in it: a message that does not fit because the other one is stopped is dropped, which is safe for every one of
 //! them (a deadline that is not heard of means an earlier end).
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,6 +36,8 @@ pub(crate) enum ToGuardian {
     Stop,
     /// The job goes on after a stop.
     Continue,
+    /// The command wants the terminal, and no shell can ever bring it to the foreground.
+    LeaveSession,
 }
 
 /// What the guardian needs to start the command.
@@ -67,8 +70,8 @@ pub(crate) enum ToRunner {
     Started(i32),
     /// The command could not be executed: the error's number.
     NotStarted(i32),
-    /// The command was stopped from the terminal.
-    Stopped,
+    /// The command was stopped by this signal, and the job is to stop with it.
+    Stopped(i32),
     /// The command has ended, and these processes of it live on.
     Lingering(Vec<i32>),
     /// SIGKILL has not ended these processes.
@@ -94,7 +97,11 @@ pub(crate) enum ExitStatus {
 
 /// One end of the socket between runner and guardian.
 #[derive(Debug)]
-pub(crate) struct Channel(OwnedFd);
+pub(crate) struct Channel {
+    socket: OwnedFd,
+    /// Kept, because fresh memory for the longest message costs more than the message.
+    buffer: RefCell<Vec<u8>>,
+}
 
 /// What can be read from a channel.
 #[derive(Debug)]
@@ -110,7 +117,8 @@ impl Channel {
     pub(super) fn pair() -> io::Result<(Self, Self)> {
         let (one, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Self(one), Self(other)))
+        let end = |socket| Self { socket, buffer: RefCell::new(vec![0; LONGEST]) };
+        Ok((end(one), end(other)))
     }
 
     /// Sends `message`, with duplicates of `descriptors`.
@@ -128,24 +136,22 @@ impl Channel {
             ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        sendmsg(&self.0, &[IoSlice::new(&text)], &mut ancillary, flags)?;
+        sendmsg(&self.socket, &[IoSlice::new(&text)], &mut ancillary, flags)?;
         Ok(())
     }
 
     /// The next message, without waiting for one.
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> Received<M> {
-        let mut text = vec![0; LONGEST];
+        let mut text = self.buffer.borrow_mut();
         let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        match recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut ancillary, flags) {
+        match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, flags) {
             Ok(received) if received.bytes > 0 => match serde_json::from_slice(&text[..received.bytes]) {
                 Ok(message) => Received::Message(message, descriptors(&mut ancillary)),
                 Err(_) => Received::Gone,
             },
-            Err(error) if matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
-                Received::Nothing
-            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Received::Nothing,
             _ => Received::Gone,
         }
     }
@@ -161,6 +167,6 @@ fn descriptors(ancillary: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
 
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }

@@ -20,19 +20,12 @@ use super::alarm::Alarm;
 use super::channel::{Channel, Ended, ExitStatus, GiveBack, Received, Start, ToGuardian, ToRunner};
 use super::signals::{Asks, SignalReader, Signals, meaning};
 use super::spawn::spawn;
-use super::terminal::Terminal;
+use super::terminal::{Terminal, wants_terminal};
 use super::tree;
 use crate::exit::Exit;
 
 /// How long a process may outlive the command before the user is told.
 const LINGERING_AFTER: Duration = Duration::from_secs(1);
-
-/// How long a process may survive SIGKILL before the user is told.
-const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
-
-/// How long to wait between two rounds of SIGKILL: first what a kernel needs to end a process, then, for one that is
-/// stuck in the kernel, less often.
-const KILL_ROUNDS: [Duration; 2] = [Duration::from_micros(300), Duration::from_millis(20)];
 
 /// Waits for the runner's grant, runs the command, and returns when nothing of it is left.
 pub(super) fn watch_over(
@@ -42,7 +35,7 @@ pub(super) fn watch_over(
     terminal: &Terminal,
 ) -> Exit {
     std::panic::set_hook(Box::new(|_| {
-        tree::kill_all_but(&[]);
+        tree::kill_all_but(&[], |_| {});
         Exit::BUG.leave()
     }));
     let prepared = rustix::process::setpgid(None, None)
@@ -83,19 +76,37 @@ enum Course {
     Killing { since: Moment, told: bool },
 }
 
+/// The command itself: the first process of its group.
+struct Leader {
+    pid: Pid,
+    /// How it has ended, and when that was seen.
+    ended: Option<(ExitStatus, Moment)>,
+    is_reaped: bool,
+    /// The runner was told of a stop, and has not answered that the job goes on.
+    is_stopped: bool,
+}
+
+impl Leader {
+    /// The signal that has stopped it, or what it has left behind in its group.
+    fn was_stopped(&self) -> Option<i32> {
+        match self {
+            Self { is_stopped: true, .. } | Self { is_reaped: true, .. } => None,
+            Self { ended: None, pid, .. } => tree::was_stopped(*pid),
+            Self { pid, .. } => tree::was_group_stopped(*pid),
+        }
+    }
+}
+
 struct Watch<'a> {
     channel: Channel,
     signals: SignalReader,
     alarm: Alarm,
     terminal: &'a Terminal,
-    leader: Pid,
+    leader: Leader,
     start: Start,
     descriptors: Vec<OwnedFd>,
     deadline: Option<Moment>,
     course: Course,
-    /// How the command itself has ended, and when that was seen.
-    ended: Option<(ExitStatus, Moment)>,
-    leader_is_reaped: bool,
     runner_is_gone: bool,
     by_deadline: bool,
     told_lingering: bool,
@@ -118,13 +129,11 @@ impl<'a> Watch<'a> {
             signals,
             alarm,
             terminal,
-            leader,
+            leader: Leader { pid: leader, ended: None, is_reaped: false, is_stopped: false },
             start,
             descriptors,
             deadline,
             course,
-            ended: None,
-            leader_is_reaped: false,
             runner_is_gone: false,
             by_deadline: false,
             told_lingering: false,
@@ -132,7 +141,7 @@ impl<'a> Watch<'a> {
     }
 
     fn run(mut self) -> Exit {
-        self.tell(&ToRunner::Started(self.leader.as_raw_pid()));
+        self.tell(&ToRunner::Started(self.leader.pid.as_raw_pid()));
         loop {
             self.look_at_leader();
             if let Some(status) = self.finished() {
@@ -151,38 +160,45 @@ impl<'a> Watch<'a> {
     }
 
     fn look_at_leader(&mut self) {
-        if self.ended.is_none() && tree::has_ended(self.leader) {
+        if self.leader.ended.is_none() && tree::has_ended(self.leader.pid) {
             // The status is read without reaping, so that the pid, and with it the group, stays the command's.
-            self.ended = Some((tree::peek(self.leader), Clock::system().now()));
+            self.leader.ended = Some((tree::peek(self.leader.pid), Clock::system().now()));
+            // From now on Ctrl-Z must reach the runner: what is left may have gone to another group.
+            self.terminal.take_back(self.leader.pid);
         }
-        if self.ended.is_none()
-            && let Some(signal) = tree::was_stopped(self.leader)
-        {
+        if let Some(signal) = self.leader.was_stopped() {
             self.leader_stopped(signal);
         }
     }
 
     /// A command that wants the terminal gets it, if it is ours to give; else the whole job stops with it.
     fn leader_stopped(&mut self, signal: i32) {
-        let wants_terminal = signal == libc::SIGTTIN || signal == libc::SIGTTOU;
-        if wants_terminal && self.terminal.hand_over(self.leader) {
-            self.signal_group(Signal::CONT);
-        } else if (wants_terminal || signal == libc::SIGTSTP) && self.terminal.exists() {
-            self.tell(&ToRunner::Stopped);
+        if wants_terminal(signal) && !self.runner_is_gone && self.terminal.hand_over(self.leader.pid) {
+            return self.signal_group(Signal::CONT);
         }
+        // SIGSTOP comes from somewhere else, and is no reason to stop the renewals, unless the terminal is stuck with it.
+        let from_terminal = signal != libc::SIGSTOP || self.terminal.belongs_to(self.leader.pid);
+        if from_terminal && self.terminal.exists() {
+            self.tell_stopped(signal);
+        }
+    }
+
+    fn tell_stopped(&mut self, signal: i32) {
+        self.leader.is_stopped = true;
+        self.tell(&ToRunner::Stopped(signal));
     }
 
     /// How the command has ended, once nothing of it is left.
     fn finished(&mut self) -> Option<ExitStatus> {
-        let (status, _) = self.ended?;
-        let kept = if self.leader_is_reaped { &[][..] } else { &[self.leader][..] };
+        let (status, _) = self.leader.ended?;
+        let kept = if self.leader.is_reaped { &[][..] } else { &[self.leader.pid][..] };
         if tree::reap_all_but(kept) {
             return None;
         }
-        if !self.leader_is_reaped {
-            self.terminal.take_back(self.leader);
-            tree::reap(self.leader);
-            self.leader_is_reaped = true;
+        if !self.leader.is_reaped {
+            self.terminal.take_back(self.leader.pid);
+            tree::reap(self.leader.pid);
+            self.leader.is_reaped = true;
         }
         (!tree::has_children()).then_some(status)
     }
@@ -213,9 +229,9 @@ impl<'a> Watch<'a> {
             }
             Course::Killing { since, told } => {
                 self.kill();
-                if !told && now.since(since) >= UNKILLABLE_AFTER {
+                if !told && now.since(since) >= tree::UNKILLABLE_AFTER {
                     self.course = Course::Killing { since, told: true };
-                    self.tell(&ToRunner::Unkillable(pids(&tree::alive())));
+                    self.tell(&ToRunner::Unkillable(tree::pids(&tree::alive())));
                 }
             }
             Course::Watching | Course::Ending { .. } => self.tell_lingering(now),
@@ -225,7 +241,7 @@ impl<'a> Watch<'a> {
     fn tell_lingering(&mut self, now: Moment) {
         if !self.told_lingering && self.lingering_at().is_some_and(|at| now >= at) {
             self.told_lingering = true;
-            self.tell(&ToRunner::Lingering(pids(&tree::alive())));
+            self.tell(&ToRunner::Lingering(tree::pids(&tree::alive())));
         }
     }
 
@@ -234,13 +250,13 @@ impl<'a> Watch<'a> {
         let course = match self.course {
             Course::Watching => self.end_at(),
             Course::Ending { kill_at } => Some(kill_at),
-            Course::Killing { told, .. } => Some(now.after(KILL_ROUNDS[usize::from(told)])),
+            Course::Killing { told, .. } => Some(now.after(tree::KILL_ROUNDS[usize::from(told)])),
         };
         lingering.into_iter().chain(course).min()
     }
 
     fn lingering_at(&self) -> Option<Moment> {
-        self.ended.map(|(_, at)| at.after(LINGERING_AFTER))
+        self.leader.ended.map(|(_, at)| at.after(LINGERING_AFTER))
     }
 
     /// When the command must be asked to end, so that it can be made to before the deadline.
@@ -263,10 +279,10 @@ impl<'a> Watch<'a> {
         let kill_at = limit.map_or(patience, |deadline| patience.min(deadline.before(KILL_MARGIN)));
         self.course = Course::Ending { kill_at };
         self.signal_group(Signal::TERM);
-        tree::signal_outside(self.leader, Signal::TERM);
+        tree::signal_outside(self.leader.pid, Signal::TERM);
         // A stopped process would not see the signal.
         self.signal_group(Signal::CONT);
-        tree::signal_outside(self.leader, Signal::CONT);
+        tree::signal_outside(self.leader.pid, Signal::CONT);
     }
 
     fn kill(&self) {
@@ -276,8 +292,8 @@ impl<'a> Watch<'a> {
 
     fn signal_group(&self, signal: Signal) {
         // Once the leader is reaped, the number may mean another group.
-        if !self.leader_is_reaped {
-            let _ = kill_process_group(self.leader, signal);
+        if !self.leader.is_reaped {
+            let _ = kill_process_group(self.leader.pid, signal);
         }
     }
 
@@ -302,38 +318,46 @@ impl<'a> Watch<'a> {
         }
         while !self.runner_is_gone {
             match self.channel.receive() {
-                Received::Message(message, _) => self.obey(message),
+                Received::Message(message, _) => self.obey(&message),
                 Received::Nothing => return,
                 Received::Gone => {
                     self.runner_is_gone = true;
+                    // The shell does not wait for the command's end before it reads again.
+                    self.terminal.take_back(self.leader.pid);
                     self.end(Clock::system().now());
                 }
             }
         }
     }
 
-    fn obey(&mut self, message: ToGuardian) {
+    fn obey(&mut self, message: &ToGuardian) {
         match message {
             ToGuardian::Deadline(deadline) => self.deadline = deadline.map(Moment::from_nanos),
-            ToGuardian::Signal(signal) => self.pass_on(signal),
+            ToGuardian::Signal(signal) => self.pass_on(*signal),
             ToGuardian::Stop => self.end(Clock::system().now()),
             ToGuardian::Continue => {
-                self.terminal.hand_over(self.leader);
+                self.leader.is_stopped = false;
+                self.terminal.hand_over_unasked(self.leader.pid);
                 self.signal_group(Signal::CONT);
+            }
+            ToGuardian::LeaveSession => {
+                if self.terminal.leave_session().is_err() {
+                    self.end(Clock::system().now());
+                }
             }
             ToGuardian::Start(_) => {}
         }
     }
 
-    fn pass_on(&self, signal: i32) {
+    fn pass_on(&mut self, signal: i32) {
         if let Some(signal) = Signal::from_named_raw(signal) {
             self.signal_group(signal);
         }
+        if self.leader.ended.is_some() && meaning(signal) == Asks::ToStop {
+            // There may be nobody left in the group whose stop could be seen.
+            self.tell_stopped(signal);
+        }
     }
-}
-
-fn pids(processes: &[Pid]) -> Vec<i32> {
-    processes.iter().map(|pid| pid.as_raw_pid()).collect()
 }
 
 /// Becomes the process that gives the leases back. The URL may contain a password, so it goes through a pipe and never

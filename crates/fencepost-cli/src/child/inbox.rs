@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::alarm::Alarm;
 use super::channel::{Channel, Received, ToRunner};
-use super::signals::{Asks, SignalReader, Signals, meaning};
+use super::signals::{SignalReader, Signals};
 
 /// Something that the runner was told.
 #[derive(Debug)]
@@ -73,10 +73,9 @@ impl Inbox {
         Arc::clone(&self.bell)
     }
 
-    /// The signals that arrived while the job was stopped, without the ones that stopped and continued it.
-    pub(crate) fn signals_beside_job_control(&self) -> Vec<i32> {
-        let arrived = std::iter::from_fn(|| self.signals.next());
-        arrived.filter(|signal| matches!(meaning(*signal), Asks::ToEnd | Asks::ForTheCommand)).collect()
+    /// The signals that have arrived and were not heard yet.
+    pub(crate) fn signals(&self) -> Vec<i32> {
+        std::iter::from_fn(|| self.signals.next()).collect()
     }
 
     /// Waits for the next news, at the latest until `until`. Signals come first, so that none is overtaken by the end

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(crate) use channel::{Channel, Ended, ExitStatus, GiveBack, Start, ToGuardian, ToRunner};
 pub(crate) use inbox::{Bell, Heard, Inbox};
 pub(crate) use signals::{Asks, Signals, meaning};
-pub(crate) use terminal::{Terminal, stop_this_job};
+pub(crate) use terminal::{Terminal, stop_this_job, wants_terminal};
 
 use rustix::process::{Pid, Signal};
 
@@ -71,13 +71,13 @@ impl Guardian {
 
     /// Ends the command in the guardian's place, and the guardian: it has died, or has not acted in time.
     ///
-    /// Returns only when nothing of them is left.
-    pub(crate) fn replace(&self, group: Option<Pid>) {
+    /// Returns only when nothing of them is left; processes that SIGKILL does not end in time are named to `stuck`.
+    pub(crate) fn replace(&self, group: Option<Pid>, stuck: impl FnOnce(&[i32])) {
         let _ = group.map(|group| rustix::process::kill_process_group(group, Signal::KILL));
         for pid in tree::descendants(self.pid) {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
-        tree::kill_all_but(&self.bystanders);
+        tree::kill_all_but(&self.bystanders, |pids| stuck(&tree::pids(pids)));
     }
 }

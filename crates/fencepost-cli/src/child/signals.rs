@@ -14,8 +14,9 @@ use super::fork::keep_exit_statuses;
 /// Signals that are passed on to the command, and end a wait for the lock.
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Signals that are passed on to the command, and kept for it while there is none.
-const PASSED_ON: [Signal; 2] = [Signal::SIGUSR1, Signal::SIGUSR2];
+/// Signals that are passed on to the command, and kept for it while there is none. The kernel tells the foreground alone
+/// of a new window size, so the command hears of it from here where it has not been handed the terminal.
+const PASSED_ON: [Signal; 3] = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGWINCH];
 
 /// Signals of job control.
 const JOB_CONTROL: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGCONT, Signal::SIGTTIN];
@@ -36,7 +37,9 @@ pub(crate) enum Asks {
     ForTheCommand,
     /// Stop the job.
     ToStop,
-    /// Nothing: a child has changed, or the job goes on.
+    /// Continue what was stopped.
+    ToContinue,
+    /// Nothing: a child has changed.
     Nothing,
 }
 
@@ -96,7 +99,11 @@ pub(crate) fn meaning(signal: i32) -> Asks {
     if is(&PASSED_ON) {
         return Asks::ForTheCommand;
     }
-    if is(&[Signal::SIGTSTP]) { Asks::ToStop } else { Asks::Nothing }
+    match Signal::try_from(signal) {
+        Ok(Signal::SIGTSTP) => Asks::ToStop,
+        Ok(Signal::SIGCONT) => Asks::ToContinue,
+        _ => Asks::Nothing,
+    }
 }
 
 fn bit(signal: Signal) -> u64 {

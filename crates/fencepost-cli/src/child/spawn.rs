@@ -38,6 +38,7 @@ pub(super) fn spawn(
     match read_failure(failure) {
         None => Ok(pid),
         Some(number) => {
+            terminal.take_back(pid);
             super::tree::reap(pid);
             Err(io::Error::from_raw_os_error(number))
         }
@@ -81,7 +82,7 @@ fn prepare(
         Exit::BUG.leave();
     }
     setpgid(None, None)?;
-    terminal.hand_over_at_start(getpid());
+    terminal.hand_over_unasked(getpid());
     for (descriptor, inheritable) in descriptors.iter().zip(&start.inheritable) {
         if *inheritable {
             fcntl_setfd(descriptor, FdFlags::empty())?;

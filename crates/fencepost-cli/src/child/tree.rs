@@ -5,13 +5,22 @@
 //! kernel says that there is no child left.
 
 use std::fs;
+use std::time::Duration;
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgid, getpid, kill_process, waitid,
-};
+use fencepost::Clock;
+
+use rustix::event::Timespec;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, waitid};
 
 use super::channel::ExitStatus;
 use crate::exit::Exit;
+
+/// The process group of a process, or of this one; none where it lies in another pid namespace, as that of a process
+/// which was started in a container from outside does.
+pub(super) fn group_of(process: Option<Pid>) -> Option<Pid> {
+    let process = process.map(|pid| nix::unistd::Pid::from_raw(pid.as_raw_pid()));
+    Pid::from_raw(nix::unistd::getpgid(process).ok()?.as_raw())
+}
 
 /// The children of `parent`, zombies included.
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
@@ -70,7 +79,7 @@ pub(super) fn signal_all(signal: Signal) {
 
 /// Sends `signal` to every descendant of this process outside the process group `group`.
 pub(super) fn signal_outside(group: Pid, signal: Signal) {
-    for pid in descendants(getpid()).into_iter().filter(|pid| getpgid(Some(*pid)) != Ok(group)) {
+    for pid in descendants(getpid()).into_iter().filter(|pid| group_of(Some(*pid)) != Some(group)) {
         let _ = kill_process(pid, signal);
     }
 }
@@ -103,8 +112,17 @@ fn status_of(status: &WaitIdStatus) -> ExitStatus {
 
 /// The signal that has stopped `child` since the last look.
 pub(super) fn was_stopped(child: Pid) -> Option<i32> {
+    stopped(WaitId::Pid(child))
+}
+
+/// The signal that has stopped a child of the process group `group` since the last look.
+pub(super) fn was_group_stopped(group: Pid) -> Option<i32> {
+    stopped(WaitId::Pgid(Some(group)))
+}
+
+fn stopped(children: WaitId<'_>) -> Option<i32> {
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-    waitid(WaitId::Pid(child), options).ok()??.stopping_signal()
+    waitid(children, options).ok()??.stopping_signal()
 }
 
 /// Reaps every child that has ended, but for `kept`; whether any other child is left.
@@ -120,20 +138,39 @@ pub(super) fn has_children() -> bool {
     !matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
 }
 
-/// Ends every descendant of this process but `kept`, and returns when none is left.
-pub(super) fn kill_all_but(kept: &[Pid]) {
+/// How long a process may survive SIGKILL before the user is told.
+pub(super) const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// How long to wait between two rounds of SIGKILL: first what a kernel needs to end a process, then, for one that is
+/// stuck in the kernel, less often.
+pub(super) const KILL_ROUNDS: [Duration; 2] = [Duration::from_micros(300), Duration::from_millis(20)];
+
+/// Ends every descendant of this process but `kept`, and returns when none is left. Those that SIGKILL has not ended in
+/// time are named to `stuck`, once.
+pub(super) fn kill_all_but(kept: &[Pid], stuck: impl FnOnce(&[Pid])) {
+    let (since, mut stuck) = (Clock::system().now(), Some(stuck));
     while reap_all_but(kept) {
-        for child in children(getpid()).into_iter().filter(|child| !kept.contains(child)) {
-            for pid in descendants(child).into_iter().chain([child]) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        let ours = children(getpid()).into_iter().filter(|child| !kept.contains(child));
+        let all: Vec<_> = ours.flat_map(|child| descendants(child).into_iter().chain([child])).collect();
+        for pid in &all {
+            let _ = kill_process(*pid, Signal::KILL);
         }
-        pause();
+        if Clock::system().now().since(since) >= UNKILLABLE_AFTER
+            && let Some(stuck) = stuck.take()
+        {
+            stuck(&all);
+        }
+        pause(KILL_ROUNDS[usize::from(stuck.is_none())]);
     }
 }
 
-/// What the kernel needs to end a process. A poll that waits for nothing is a pause that needs no clock.
-fn pause() {
-    let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 300_000 };
+/// A poll that waits for nothing: a pause that needs no thread, since there may be none to start.
+fn pause(duration: Duration) {
+    let moment = Timespec { tv_sec: 0, tv_nsec: i64::from(duration.subsec_nanos()) };
     let _ = rustix::event::poll(&mut [], Some(&moment));
+}
+
+/// Processes by their numbers.
+pub(super) fn pids(processes: &[Pid]) -> Vec<i32> {
+    processes.iter().map(|pid| pid.as_raw_pid()).collect()
 }

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use fencepost::{Expiry, LockName, Loss, Profile, Scope, Tokens, Waiting};
+use fencepost::{Expiry, LockName, Profile, Scope};
 use serde::Serialize;
 
-use super::place::{Place, Source, fail, reach};
+use super::place::{Place, Source, fail};
 use crate::args::{self, Global};
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -49,7 +49,9 @@ pub(crate) fn explain(global: &Global, args: &args::Explain, printer: Printer) -
     if global.json {
         printer.data(&serde_json::to_string(&explanation).expect("an explanation is plain data"));
     } else {
-        explanation.lines(locks.profile()).iter().for_each(|line| printer.data(line));
+        for line in explanation.lines(locks.profile()) {
+            printer.data(&line);
+        }
     }
     Exit::OK
 }
@@ -64,7 +66,7 @@ impl<'a> Explanation<'a> {
             backend: place.url.kind(),
             place: kept_in.to_owned(),
             chosen_by: chosen_by(&place.source),
-            scope: reach(profile.scope),
+            scope: profile.scope.describe(),
             ttl_ms: ttl.map(super::state::milliseconds),
             fences: choice.iter().flat_map(|choice| &choice.fences).map(ToString::to_string).collect(),
             promises: promises(profile),
@@ -79,9 +81,9 @@ impl<'a> Explanation<'a> {
             format!("because   {}", self.chosen_by),
             format!("holds for {}", self.scope),
             format!("lease     {}", self.lease(profile)),
-            format!("token     {}", tokens(profile.tokens)),
-            format!("waiting   {}", waiting(profile.waiting)),
-            format!("loss      {}", loss(profile.loss)),
+            format!("tokens    {}", profile.tokens.describe()),
+            format!("waiting   {}", profile.waiting.describe()),
+            format!("loss      {}", profile.loss.describe()),
             format!(
                 "fence     {}",
                 if self.fences.is_empty() { NO_FENCE.to_owned() } else { self.fences.join(", ") }
@@ -100,14 +102,11 @@ impl<'a> Explanation<'a> {
     }
 
     fn lease(&self, profile: &Profile) -> String {
-        match (profile.expiry, self.ttl_ms) {
-            (Expiry::WithProcess, _) => {
-                "does not run out; it ends with the command, and --ttl is ignored".to_owned()
-            }
-            (Expiry::WithSession, _) => "ends with the session on the server".to_owned(),
-            (_, ttl) => {
-                let ttl = humantime::format_duration(Duration::from_millis(ttl.unwrap_or_default()));
-                format!("{ttl}, renewed while the command runs")
+        match self.ttl_ms {
+            None => format!("{}; --ttl is ignored", profile.expiry.describe()),
+            Some(ttl) => {
+                let ttl = humantime::format_duration(Duration::from_millis(ttl));
+                format!("{ttl}; {}", profile.expiry.describe())
             }
         }
     }
@@ -124,28 +123,6 @@ fn chosen_by(source: &Source) -> String {
         Source::Rule { file, line, glob } => {
             format!("{}:{line}, the rule {glob:?}, matches first", file.display())
         }
-    }
-}
-
-fn tokens(tokens: Tokens) -> &'static str {
-    match tokens {
-        Tokens::Durable => "grows with every grant, over every crash",
-        _ => "grows with every grant; after a loss of data, as long as the wall clock has not gone back",
-    }
-}
-
-fn waiting(waiting: Waiting) -> &'static str {
-    match waiting {
-        Waiting::Queued => "told when its turn comes, first come first served",
-        Waiting::Notified => "told when the lock is free, in no certain order",
-        _ => "looks again from time to time",
-    }
-}
-
-fn loss(loss: Loss) -> &'static str {
-    match loss {
-        Loss::Pushed => "the holder is told, and its own deadline holds besides",
-        _ => "the holder stops at its own deadline",
     }
 }
 

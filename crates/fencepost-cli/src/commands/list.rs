@@ -26,7 +26,9 @@ pub(crate) fn list(global: &Global, args: &args::List, printer: Printer) -> Exit
     }
     for (state, _) in &states {
         printer.data(&sentence(state));
-        waiters(state).iter().for_each(|line| printer.data(line));
+        for line in waiters(state) {
+            printer.data(&line);
+        }
     }
     if states.is_empty() {
         printer.note("no lock is held");

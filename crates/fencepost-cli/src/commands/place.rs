@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fencepost::{BackendUrl, Clock, Error, LockName, Locks, Result, Scope};
+use fencepost::{BackendUrl, Clock, Error, LockName, Locks, Result};
 use fencepost_policy::{Choice, Policy, Surroundings};
 
 use crate::args::Global;
@@ -65,7 +65,7 @@ impl Place {
         if let (Some(choice), Some(policy)) = (choice, policy) {
             let (line, glob) = (choice.rule.line, choice.rule.glob.clone());
             let source = Source::Rule { file: policy.path().to_owned(), line, glob };
-            return Ok(Self { url: choice.backend.url().clone(), source, choice: Some(choice) });
+            return Ok(Self { url: choice.backend.clone(), source, choice: Some(choice) });
         }
         if let Some(url) = variable {
             return Ok(Self { url: url.clone(), source: Source::Variable, choice: None });
@@ -90,10 +90,10 @@ impl Place {
         let policy =
             Policy::find(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
         if let Some(policy) = policy {
-            let places = policy.places().map_err(|error| misconfigured(&error, printer))?;
+            let urls = policy.urls().map_err(|error| misconfigured(&error, printer))?;
             let source = Source::Configuration(policy.path().to_owned());
-            let place = |url: &BackendUrl| Self { url: url.clone(), source: source.clone(), choice: None };
-            return Ok(places.iter().map(|there| place(there.url())).collect());
+            let place = |url| Self { url, source: source.clone(), choice: None };
+            return Ok(urls.into_iter().map(place).collect());
         }
         if let Some(url) = variable().map_err(|error| fail(&error, printer))? {
             return Ok(one(url, Source::Variable));
@@ -125,9 +125,10 @@ impl Place {
 
 /// What `FENCEPOST_BACKEND` says.
 fn variable() -> Result<Option<BackendUrl>> {
-    match std::env::var("FENCEPOST_BACKEND") {
-        Ok(text) if !text.is_empty() => text.parse().map(Some),
-        _ => Ok(None),
+    match std::env::var_os("FENCEPOST_BACKEND").filter(|text| !text.is_empty()) {
+        // Text that is no UTF-8 is no URL, and the error says so.
+        Some(text) => text.to_string_lossy().parse().map(Some),
+        None => Ok(None),
     }
 }
 
@@ -150,15 +151,4 @@ pub(crate) fn fail(error: &Error, printer: Printer) -> Exit {
 pub(crate) fn misconfigured(error: &fencepost_policy::ConfigError, printer: Printer) -> Exit {
     printer.error(error);
     Exit::CONFIG
-}
-
-/// How far a lock reaches, in words.
-pub(crate) fn reach(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Process => "this process only",
-        Scope::Host => "this host only",
-        Scope::Server => "everybody who uses this server",
-        Scope::Cluster => "everybody who uses this cluster",
-        _ => "not known",
-    }
 }

@@ -66,21 +66,15 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 
 /// Who has the lock, in one line.
 pub(crate) fn sentence(state: &LockState) -> String {
-    let mut line = format!("{} is {}", state.name, state.status);
-    if let Some(label) = &state.label {
-        line += &format!(" by {label}");
-    }
-    if let Some(since) = state.since_micros {
-        line += &format!(" since {}", time(since));
-    }
-    if let Some(token) = state.token {
-        line += &format!(", token {token}");
-    }
-    if let Some(remaining) = state.remaining {
-        line +=
-            &format!(", {} left", humantime::format_duration(Duration::from_millis(milliseconds(remaining))));
-    }
-    line
+    let left = |remaining| humantime::format_duration(Duration::from_millis(milliseconds(remaining)));
+    let parts = [
+        Some(format!("{} is {}", state.name, state.status)),
+        state.label.as_ref().map(|label| format!(" by {label}")),
+        state.since_micros.map(|since| format!(" since {}", time(since))),
+        state.token.map(|token| format!(", token {token}")),
+        state.remaining.map(|remaining| format!(", {} left", left(remaining))),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// The waiters, a line each.

@@ -25,7 +25,9 @@ pub(crate) fn status(global: &Global, args: &args::Status, printer: Printer) -> 
         printer.data(&serde_json::to_string(&view).expect("a state is plain data"));
     } else {
         printer.data(&sentence(&state));
-        waiters(&state).iter().for_each(|line| printer.data(line));
+        for line in waiters(&state) {
+            printer.data(&line);
+        }
     }
     if state.status == Status::Free { Exit::FREE } else { Exit::OK }
 }

@@ -1,5 +1,6 @@
 //! Every exit code of the table, and what is said with it.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::Home;
@@ -156,4 +157,34 @@ fn password_on_the_command_line_draws_a_warning_and_is_never_shown() {
     let run =
         home.run(["-v", "run", "--backend", "redis://u:s3cret@cache/0", "demo", "--", "true"]).exits(64);
     assert!(run.stderr.contains("password") && !run.stderr.contains("s3cret"), "{}", run.stderr);
+}
+
+#[test]
+fn more_locks_than_one_run_can_hold_exit_64() {
+    let home = Home::new();
+    let names: Vec<_> = (0..101).map(|index| format!("{}{index}", "x".repeat(1000))).collect();
+    let all = ["run"].into_iter().chain(names.iter().map(String::as_str)).chain(["--", "true"]);
+    assert!(home.run(all).exits(64).stderr.contains("100"));
+    let most = ["run"].into_iter().chain(names[..100].iter().map(String::as_str)).chain(["--", "true"]);
+    home.run(most).exits(0);
+}
+
+#[test]
+fn variable_that_is_no_url_is_never_a_local_lock() {
+    let home = Home::new();
+    let mut run = home.fencepost(["run", "demo", "--", "true"]);
+    run.env("FENCEPOST_BACKEND", std::ffi::OsStr::from_bytes(b"\xff"));
+    assert_eq!(run.status().unwrap().code(), Some(64));
+    assert!(!home.locks().exists());
+}
+
+#[test]
+fn what_should_not_be_exits_70() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("sink")).unwrap();
+    home.write("sink/demo.mark", "no JSON\n");
+    let fence = format!("file:{}", home.path("sink").display());
+    let run = home.run(["run", "--fence", &fence, "demo", "--", "touch", "ran"]).exits(70);
+    assert!(run.stderr.contains("demo.mark is damaged"), "{}", run.stderr);
+    assert!(!home.path("ran").exists());
 }

@@ -36,7 +36,7 @@ fn events_are_appended_a_line_each() {
     let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(names, ["waiting", "acquired", "released", "waiting", "acquired", "released"]);
     let keys: Vec<_> = events[0].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["at", "event", "lock", "token", "holder", "detail"]);
+    assert_eq!(keys, ["at", "detail", "event", "holder", "lock", "token"]);
     assert!(events[1]["token"].as_u64() < events[4]["token"].as_u64());
 }
 

@@ -39,7 +39,7 @@ fn status_as_json_has_every_key() {
     let keys: Vec<_> = free.as_object().unwrap().keys().cloned().collect();
     assert_eq!(
         keys,
-        ["lock", "state", "holder", "label", "token", "since", "remaining_ms", "backend", "waiters"]
+        ["backend", "holder", "label", "lock", "remaining_ms", "since", "state", "token", "waiters"]
     );
     assert_eq!((&free["state"], &free["token"]), (&"free".into(), &Value::Null));
 }

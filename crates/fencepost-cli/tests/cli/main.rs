@@ -1,9 +1,12 @@
 //! The command line as a user meets it: real processes, signals, files, and a terminal.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod exits;
 mod faults;
 mod files;
 mod look;
+mod pty;
 mod run;
 mod signals;
 mod support;
+mod terminal;

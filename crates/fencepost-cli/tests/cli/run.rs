@@ -86,7 +86,9 @@ fn several_locks_in_any_order_do_not_deadlock() {
         })
         .collect();
     one.ends().exits(0);
-    runs.into_iter().for_each(|run| drop(run.ends().exits(0)));
+    for run in runs {
+        run.ends().exits(0);
+    }
 }
 
 #[test]
@@ -143,8 +145,8 @@ fn run_itself_is_silent_when_all_goes_well() {
 #[test]
 fn waiter_goes_on_when_the_holder_ends() {
     let home = Home::new();
+    home.shell("mkfifo gate").exits(0);
     let holder = home.start(["run", "demo", "--", "sh", "-c", "echo >held; read x <gate"]);
-    home.shell("mkfifo gate");
     home.await_file("held");
     let waiter = home.start(["run", "demo", "--", "sh", "-c", "cat order; echo second >>order"]);
     home.await_waiter("demo");

@@ -154,17 +154,10 @@ impl Running {
 
     /// Waits for the end, and says how it was.
     pub(crate) fn ends(mut self) -> Outcome {
-        let mut status = None;
-        eventually("the end of the process", || {
-            status = self.0.as_mut().unwrap().try_wait().unwrap();
-            status.is_some()
-        });
-        let child = self.0.take().unwrap();
-        Outcome::of(Output {
-            status: status.unwrap(),
-            stdout: rest(child.stdout),
-            stderr: rest(child.stderr),
-        })
+        eventually("the end of the process", || self.0.as_mut().unwrap().try_wait().unwrap().is_some());
+        let mut child = self.0.take().unwrap();
+        let status = child.wait().unwrap();
+        Outcome::of(Output { status, stdout: rest(child.stdout), stderr: rest(child.stderr) })
     }
 
     /// Kills it, and waits for that alone: what it started may live on.

@@ -37,7 +37,7 @@ pub(super) fn wait(
     pending: &mut Vec<i32>,
     printer: Printer,
 ) -> std::io::Result<Waited> {
-    let mut granted = pin!(explained(plan, patience, printer, persistently(locks, patience)));
+    let mut granted = pin!(explained(plan, patience, printer, persistently(locks, patience, printer)));
     loop {
         match inbox.next(None, granted.as_mut())? {
             Heard::Done(Ok(leases)) => return Ok(Waited::Granted(leases)),
@@ -45,9 +45,11 @@ pub(super) fn wait(
             Heard::GuardianGone => return Ok(Waited::GuardianGone),
             Heard::Signal(signal) => match meaning(signal) {
                 Asks::ToEnd => return Ok(Waited::Interrupted(signal)),
+                // Equal ones that are pending are one, as the kernel has it.
+                Asks::ForTheCommand if pending.contains(&signal) => {}
                 Asks::ForTheCommand => pending.push(signal),
-                Asks::ToStop => drop(stop_this_job()),
-                Asks::Nothing => {}
+                Asks::ToStop => stop_this_job(signal),
+                Asks::ToContinue | Asks::Nothing => {}
             },
             Heard::Message(_) | Heard::Alarm | Heard::Bell => {}
         }
@@ -55,13 +57,17 @@ pub(super) fn wait(
 }
 
 /// Acquires, and tries again for a while where the backend cannot be reached.
-async fn persistently(locks: &[Lock], patience: Wait) -> Result<Vec<Lease>> {
+async fn persistently(locks: &[Lock], patience: Wait, printer: Printer) -> Result<Vec<Lease>> {
     let clock = Clock::system();
     let give_up_at = clock.now().after(UNREACHABLE_FOR);
     let give_up_at = patience.give_up_at(clock.now()).map_or(give_up_at, |at| at.min(give_up_at));
+    let mut told = false;
     loop {
         match Lock::acquire_all(locks, patience).await {
             Err(error) if error.kind() == ErrorKind::Unavailable && clock.now() < give_up_at => {
+                if !std::mem::replace(&mut told, true) {
+                    printer.note(format_args!("{error}; trying again"));
+                }
                 clock.sleep(PAUSE + clock.jitter(PAUSE)).await;
             }
             outcome => return outcome,

@@ -8,7 +8,7 @@ use fencepost::{
 };
 
 use crate::args::{Global, Run};
-use crate::commands::place::{Place, fail, reach};
+use crate::commands::place::{Place, fail};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -37,7 +37,9 @@ impl Plan {
     /// # Errors
     /// The exit code; the reason has been printed.
     pub(super) fn new(global: &Global, args: &Run, printer: Printer) -> Result<Self, Exit> {
-        refuse_twice(&args.locks).map_err(|error| fail(&error, printer))?;
+        refuse_many(&args.locks)
+            .and_then(|()| refuse_twice(&args.locks))
+            .map_err(|error| fail(&error, printer))?;
         let places = Place::of(global, &args.locks, printer)?;
         let waits = places.iter().filter_map(|place| place.choice.as_ref()?.wait);
         let wait = args.wait.or_else(|| waits.min()).filter(|_| !args.no_wait);
@@ -66,7 +68,7 @@ impl Plan {
 impl Target {
     fn new(name: LockName, ttl: Duration, place: Place, fences: &[BackendUrl]) -> Result<Self> {
         let locks = place.connect()?;
-        let ruled = place.choice.iter().flat_map(|choice| &choice.fences).map(fencepost_policy::Place::url);
+        let ruled = place.choice.iter().flat_map(|choice| &choice.fences);
         let fences = ruled.chain(fences).cloned().collect();
         let durable = place.choice.as_ref().is_some_and(|choice| choice.rule.require_durable);
         Ok(Self { name, place, locks, ttl, fences, durable })
@@ -91,7 +93,7 @@ impl Target {
 
     /// How far it reaches, in words.
     pub(super) fn reach(&self) -> &'static str {
-        reach(self.locks.profile().scope)
+        self.locks.profile().scope.describe()
     }
 
     /// Says where the lock is, always where the user may not expect it: a directory that is about to be made.
@@ -103,6 +105,16 @@ impl Target {
             printer.detail(line);
         }
     }
+}
+
+/// The guardian gets two descriptors a lock in one message, and the command one variable with all names.
+const MOST_LOCKS: usize = 100;
+
+fn refuse_many(locks: &[LockName]) -> Result<()> {
+    if locks.len() <= MOST_LOCKS {
+        return Ok(());
+    }
+    Err(wrong(format!("{} locks are more than the {MOST_LOCKS} that one run can hold", locks.len())))
 }
 
 fn refuse_twice(locks: &[LockName]) -> Result<()> {

@@ -15,7 +15,7 @@ use super::outcome::{Ending, Outcome, reason};
 use crate::args::OnLost;
 use crate::child::{
     Asks, BACKSTOP_MARGIN, Ended, ExitStatus, Guardian, Heard, Inbox, Terminal, ToGuardian, ToRunner,
-    meaning, stop_this_job,
+    meaning, stop_this_job, wants_terminal,
 };
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -54,7 +54,7 @@ impl Watch<'_> {
     pub(super) fn run(mut self) -> io::Result<Ending> {
         let end = self.until_end();
         if end.is_err() {
-            self.guardian.replace(self.group);
+            self.replace_guardian();
         }
         Ok(self.ending(&end?))
     }
@@ -76,11 +76,11 @@ impl Watch<'_> {
                 Heard::Message(ToRunner::NotStarted(error)) => return Ok(End::NotStarted(error)),
                 Heard::Message(message) => self.hear(&message),
                 Heard::GuardianGone => {
-                    self.guardian.replace(self.group);
+                    self.replace_guardian();
                     return Ok(End::GuardianGone);
                 }
                 Heard::Alarm if self.backstop().is_some_and(|at| Clock::system().now() >= at) => {
-                    self.guardian.replace(self.group);
+                    self.replace_guardian();
                     return Ok(End::GuardianGone);
                 }
                 Heard::Alarm => self.time_out(),
@@ -133,8 +133,9 @@ impl Watch<'_> {
 
     fn signal(&mut self, signal: i32) {
         match meaning(signal) {
-            Asks::ToEnd | Asks::ForTheCommand => self.tell(&ToGuardian::Signal(signal)),
-            Asks::ToStop => self.stop_job(),
+            // The job stops when the command has done so.
+            Asks::ToEnd | Asks::ForTheCommand | Asks::ToStop => self.tell(&ToGuardian::Signal(signal)),
+            Asks::ToContinue => self.tell(&ToGuardian::Continue),
             Asks::Nothing => {}
         }
     }
@@ -142,7 +143,7 @@ impl Watch<'_> {
     fn hear(&mut self, message: &ToRunner) {
         match message {
             ToRunner::Started(group) => self.group = Pid::from_raw(*group),
-            ToRunner::Stopped => self.stop_job(),
+            ToRunner::Stopped(signal) => self.stop_job(*signal),
             ToRunner::Lingering(pids) => {
                 let pids = numbers(pids);
                 self.printer
@@ -159,15 +160,36 @@ impl Watch<'_> {
         }
     }
 
-    /// Ctrl-Z: the shell gets its terminal back, and the job stops until the shell continues it.
-    fn stop_job(&self) {
+    fn unkillable(&mut self, pids: &[i32]) {
+        let pids = numbers(pids);
+        self.printer.error(format_args!("SIGKILL has not ended pid {pids}; the lock is not given back"));
+        self.all("unkillable", Some(&pids));
+    }
+
+    fn replace_guardian(&mut self) {
+        let (guardian, group) = (self.guardian, self.group);
+        guardian.replace(group, |pids| self.unkillable(pids));
+    }
+
+    /// The command was stopped, as by Ctrl-Z: the shell gets its terminal back, and the job stops until the shell
+    /// continues it.
+    fn stop_job(&self, signal: i32) {
         if let Some(group) = self.group {
             self.terminal.take_back(group);
         }
-        stop_this_job();
-        let arrived = self.inbox.signals_beside_job_control();
+        stop_this_job(signal);
+        let arrived = self.inbox.signals();
+        let is_continued = arrived.iter().any(|signal| meaning(*signal) == Asks::ToContinue);
+        if wants_terminal(signal) && !is_continued {
+            // There is no shell. It would be stopped again as soon as it is continued, for ever.
+            self.tell(&ToGuardian::LeaveSession);
+        }
         self.tell(&ToGuardian::Continue);
-        arrived.into_iter().for_each(|signal| self.tell(&ToGuardian::Signal(signal)));
+        for signal in arrived {
+            if matches!(meaning(signal), Asks::ToEnd | Asks::ForTheCommand) {
+                self.tell(&ToGuardian::Signal(signal));
+            }
+        }
     }
 
     fn note_events(&mut self) {
@@ -202,9 +224,12 @@ impl Watch<'_> {
             End::GuardianGone => return self.guardian_died(),
             End::Ended(ended) => (ended.status, ended.by_deadline),
         };
-        if let Some(error) =
-            self.lost.take().or_else(|| self.leases.iter().find_map(|lease| lease.check().err()))
-        {
+        if let Some(error) = self.lost.take() {
+            return Ending::lost(reason(&error));
+        }
+        if let Some(error) = self.leases.iter().find_map(|lease| lease.check().err()) {
+            // It was not heard of in time, because the job was stopped or because it has only just happened.
+            self.printer.failure(&error);
             return Ending::lost(reason(&error));
         }
         if by_deadline {
