@@ -24,10 +24,12 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
 ///
 /// # Examples
 /// ```
-/// use fencepost_core::{Clock, Locks, MemoryBackend};
+/// use fencepost_core::{Locks, MemoryBackend};
 ///
-/// # fencepost_core::VirtualTime::new(1).block_on(async {
-/// let locks = Locks::new(MemoryBackend::new(Clock::system()));
+/// # let time = fencepost_core::VirtualTime::new(1);
+/// # let clock = time.clock();
+/// # time.block_on(async {
+/// let locks = Locks::new(MemoryBackend::new(clock));
 /// let lease = locks.lock("ledger/2026-11")?.acquire().await?;
 /// lease.check()?;
 /// println!("writing with token {}", lease.token());
@@ -226,9 +228,11 @@ impl Lock {
     ///
     /// # Examples
     /// ```
-    /// # use fencepost_core::{Clock, Locks, MemoryBackend};
-    /// # fencepost_core::VirtualTime::new(1).block_on(async {
-    /// let locks = Locks::new(MemoryBackend::new(Clock::system()));
+    /// # use fencepost_core::{Locks, MemoryBackend};
+    /// # let time = fencepost_core::VirtualTime::new(1);
+    /// # let clock = time.clock();
+    /// # time.block_on(async {
+    /// let locks = Locks::new(MemoryBackend::new(clock));
     /// let token = locks.lock("nightly")?.run(async |lease| lease.token()).await?;
     /// # Ok::<(), fencepost_core::Error>(())
     /// # }).unwrap();

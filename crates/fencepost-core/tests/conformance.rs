@@ -84,9 +84,9 @@ mod keepers {
         let locks = Locks::new(MemoryBackend::new(time.clock()));
         time.block_on(async {
             let _held = locks.lock("demo").unwrap().acquire().await.unwrap();
-            let waiter = locks.lock("demo").unwrap().wait(Duration::from_secs(3600));
-            let waited = race(waiter.acquire(), time.clock().sleep(Duration::from_secs(60))).await;
-            assert!(matches!(waited, Raced::Second(())));
+            let waiter = locks.lock("demo").unwrap().wait(Duration::from_hours(1));
+            let first = race(waiter.acquire(), time.clock().sleep(Duration::from_mins(1))).await;
+            assert!(matches!(first, Raced::Second(())));
         });
     }
 
@@ -99,7 +99,7 @@ mod keepers {
             time.block_on(async { panic!("a bug") })
         }));
         assert!(failed.is_err());
-        time.pass(Duration::from_secs(300));
+        time.pass(Duration::from_mins(5));
         held.check().unwrap();
     }
 

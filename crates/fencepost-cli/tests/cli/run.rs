@@ -236,8 +236,8 @@ fn lock_is_held_while_a_background_process_lives() {
     let home = Home::new();
     let script = "(sleep 2; echo late >>log) & echo $! >pid; exit 3";
     let run = home.start(["run", "demo", "--", "sh", "-c", script]);
-    let waiter = home.start(["run", "demo", "--", "sh", "-c", "cat log"]);
     let pid = home.await_line("pid");
+    let waiter = home.start(["run", "demo", "--", "sh", "-c", "cat log"]);
     let run = run.ends().exits(3);
     assert!(run.stderr.contains("still held") && run.stderr.contains(&pid), "{}", run.stderr);
     assert_eq!(waiter.ends().exits(0).stdout, "late\n");
