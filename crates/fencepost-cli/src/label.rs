@@ -1,9 +1,10 @@
-//! The holder in words, for whoever looks at the lock: user, host, process and command.
+//! The holder in words, for whoever looks at the lock: user, host, process and program.
 
 use std::ffi::OsString;
+use std::path::Path;
 
-/// The label of a run of `command`.
+/// The label of a run of `command`: its program alone, since arguments may contain secrets.
 pub(crate) fn of(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    fencepost::label::with_command(&words.join(" "))
+    let program = Path::new(&command[0]);
+    fencepost::label::with_command(&program.file_name().unwrap_or(&command[0]).to_string_lossy())
 }

@@ -98,14 +98,19 @@ fn device_of(handle: &File) -> io::Result<(u32, u32)> {
     device.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its mount is not in /proc/self/mountinfo"))
 }
 
-/// A waiting process in words.
+/// A waiting process in words: its program, and the one that it is going to run. Arguments may contain secrets.
 pub(crate) fn describe(pid: i32) -> Waiter {
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = command.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-    let command = words.collect::<Vec<_>>().join(" ");
-    let command =
-        command.trim_end().chars().filter(|letter| !letter.is_control()).take(120).collect::<String>();
-    Waiter { holder: None, label: Some(format!("pid {pid} {command}")), since_micros: None }
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    let command = words.iter().position(|word| word == "--").and_then(|dashes| words.get(dashes + 1));
+    let programs: Vec<_> = words.first().into_iter().chain(command).map(|word| program(word)).collect();
+    Waiter { holder: None, label: Some(format!("pid {pid} {}", programs.join(" "))), since_micros: None }
+}
+
+/// The last part of a path, as one short line.
+fn program(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.chars().filter(|letter| !letter.is_control()).take(60).collect()
 }
 
 #[cfg(test)]

@@ -45,6 +45,20 @@ fn status_as_json_has_every_key() {
 }
 
 #[test]
+fn arguments_of_commands_are_shown_to_nobody() {
+    let home = Home::new();
+    let holder = home.start(["run", "demo", "--", "sh", "-c", "echo >held; sleep 60", "s3cret"]);
+    home.await_file("held");
+    let waiter = home.start(["run", "demo", "--", "/bin/echo", "s3cret"]);
+    home.await_waiter("demo");
+    let refused = home.run(["run", "-n", "demo", "--", "true"]).exits(75);
+    let seen = format!("{refused:?} {:?} {:?}", home.run(["status", "demo"]), home.run(["list", "--json"]));
+    assert!(seen.contains("fencepost echo") && !seen.contains("s3cret"), "{seen}");
+    assert!(!std::fs::read_to_string(home.locks().join("demo.lock")).unwrap().contains("s3cret"));
+    drop((holder, waiter));
+}
+
+#[test]
 fn waiters_are_shown() {
     let home = Home::new();
     let _holder = home.start(["run", "demo", "--", "sh", "-c", "echo >held; sleep 60"]);

@@ -573,20 +573,30 @@ fn background_process_that_is_left_reads_from_the_terminal() {
 fn stopped_job_is_ended_before_its_lease_is() {
     for line_end in BOTH {
         let home = Home::new();
-        let script =
-            "echo one; trap 'echo got >got; date +%s%6N >ended; exit' TERM; echo $$ >held; while :; do sleep 0.02; done";
+        let script = "echo one; trap 'echo got >got; date +%s%6N >ended; exit' TERM; echo $$ >held; while :; do sleep 0.02; done";
         home.write("script", script);
         let mut terminal = Terminal::with_shell(&home);
-        terminal.types(&format!(
-            "fencepost run --backend memory: --ttl 2s demo -- bash script{line_end}"
-        ));
+        terminal.types(&format!("fencepost run --backend memory: --ttl 2s demo -- bash script{line_end}"));
         let pid = written_pid(&home, "held");
         terminal.presses(CTRL_Z);
         terminal.sees("Stopped");
         let stopped_at = now_micros();
         terminal.prompts();
-        for n in 0..2000 { if home.read("ended").ends_with('\n') {break;} crate::support::sleep(std::time::Duration::from_millis(5));
-          if n == 500 || n==1990 { eprintln!("DIAG {n} {:?} got={:?} ended={:?} line_end={line_end:?} {:?}", Process::of(pid), home.read("got"), home.read("ended"), terminal.processes()); } }
+        for n in 0..2000 {
+            if home.read("ended").ends_with('\n') {
+                break;
+            }
+            crate::support::sleep(std::time::Duration::from_millis(5));
+            if n == 500 || n == 1990 {
+                eprintln!(
+                    "DIAG {n} {:?} got={:?} ended={:?} line_end={line_end:?} {:?}",
+                    Process::of(pid),
+                    home.read("got"),
+                    home.read("ended"),
+                    terminal.processes()
+                );
+            }
+        }
         let ended: u64 = home.await_line("ended").parse().unwrap();
         assert!(ended < stopped_at + 2_000_000, "{ended} {stopped_at}");
         eventually("the end of the command", || !is_alive(pid));
