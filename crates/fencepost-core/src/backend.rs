@@ -24,7 +24,9 @@ use crate::token::{FencingToken, HolderId};
 /// - Waiting is the backend's: it waits in the store, by a push or a queue, and never in a loop of tries.
 /// - Time is the core's: a backend says when the request that earned a term was sent, and the core computes deadlines.
 /// - A holder is one attempt; the store never takes two attempts of one process for the same holder.
-/// - Every call may be dropped at any point and leaves nothing behind: no holder, no waiter, no session.
+/// - Every call may be dropped at any point and leaves nothing behind: no holder, no waiter, no session. What has to be
+///   cleaned up then is [spawned](Clock::spawn) on the clock, so that a process can wait for it before it ends.
+/// - Making a backend connects nothing and starts no thread: `run` makes it before it forks.
 #[async_trait]
 pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// What this backend promises.

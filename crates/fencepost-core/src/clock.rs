@@ -139,6 +139,15 @@ impl Clock {
         self.executor().spawn(task);
     }
 
+    /// Ends when everything that was [spawned](Self::spawn) has ended: no lease is held, and whatever was dropped has
+    /// been given back. For a process that is about to end; bound it, since a store may not answer.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn settled(&self) {
+        self.executor().settled().await;
+    }
+
     fn executor(&self) -> &Arc<Executor> {
         match &self.0 {
             Source::System => poll::background(),

@@ -53,9 +53,12 @@ impl Deadline {
         self.0.map(|deadline| deadline.since(now))
     }
 
-    /// The later of two.
+    /// The later of two. A lease that runs out goes on doing so, whatever a renewal says.
     pub fn latest(self, other: Self) -> Self {
-        Self(self.0.zip(other.0).map(|(ours, theirs)| ours.max(theirs)))
+        match (self.0, other.0) {
+            (Some(ours), Some(theirs)) => Self(Some(ours.max(theirs))),
+            (ours, theirs) => Self(ours.or(theirs)),
+        }
     }
 }
 
@@ -77,9 +80,9 @@ impl Cadence {
         Self { period: ttl.saturating_sub(grace) / 4 }
     }
 
-    /// When to renew a term that was counted from `counted_from`.
-    pub fn next(self, counted_from: Moment) -> Moment {
-        counted_from.after(self.period)
+    /// When to renew next, after the term that was asked for at `tried_at`.
+    pub fn next(self, tried_at: Moment) -> Moment {
+        tried_at.after(self.period)
     }
 
     /// When a try that begins at `now` is given up.

@@ -24,8 +24,8 @@ pub(crate) struct Keeper {
 enum Phase {
     /// Held, and nothing to do until then.
     Resting(Option<Moment>),
-    /// A renewal is under way, given up at that moment.
-    Renewing,
+    /// A renewal is under way, since that moment.
+    Renewing(Moment),
     /// Gone.
     Lost,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Action {
 
 impl Keeper {
     /// The keeping of a term that was just granted. `grace` is what a stop of the holder's work takes.
-    pub(crate) fn new(term: Renewal, grace: Option<Duration>) -> Self {
+    pub(crate) fn new(now: Moment, term: Renewal, grace: Option<Duration>) -> Self {
         let mut keeper = Self {
             deadline: Deadline::NEVER,
             grace,
@@ -64,7 +64,7 @@ impl Keeper {
             phase: Phase::Resting(None),
             failures: 0,
         };
-        keeper.enter(term);
+        keeper.enter(now, term);
         keeper
     }
 
@@ -86,10 +86,10 @@ impl Keeper {
             return self.lose(Error::lost(LossReason::Deadline, "it was not renewed before its deadline"));
         }
         match event {
-            Event::Renewed(term) => self.enter(term),
+            Event::Renewed(term) => self.enter(self.tried_at().unwrap_or(now), term),
             Event::Failed(error) if error.kind() == ErrorKind::Lost => return self.lose(error),
             Event::Failed(_) => self.retry(now),
-            Event::Woke if self.phase == Phase::Renewing => self.retry(now),
+            Event::Woke if self.tried_at().is_some() => self.retry(now),
             Event::Woke | Event::Gone(_) => {}
         }
         self.next(now)
@@ -98,7 +98,7 @@ impl Keeper {
     fn next(&mut self, now: Moment) -> Action {
         match (self.phase, self.cadence) {
             (Phase::Resting(Some(at)), Some(cadence)) if now >= at => {
-                self.phase = Phase::Renewing;
+                self.phase = Phase::Renewing(now);
                 Action::Renew(self.within_deadline(cadence.give_up_at(now)))
             }
             (Phase::Resting(Some(at)), _) => Action::Wait(Some(self.within_deadline(at))),
@@ -106,17 +106,23 @@ impl Keeper {
         }
     }
 
-    fn enter(&mut self, term: Renewal) {
+    /// The next renewal is counted from the last try and not from the term: a store may count that from long ago.
+    fn enter(&mut self, tried_at: Moment, term: Renewal) {
         self.failures = 0;
         self.cadence = term.ttl.map(|ttl| {
-            let grace = self.grace.unwrap_or_else(|| crate::deadline::default_grace(ttl));
+            // A store may grant less than was asked for; half of it is left for the work all the same.
+            let grace = self.grace.unwrap_or_else(|| crate::deadline::default_grace(ttl)).min(ttl / 2);
             Cadence::new(ttl, grace)
         });
-        self.deadline = match self.deadline {
-            Deadline::NEVER => Deadline::of(term.counted_from, term.ttl),
-            deadline => deadline.latest(Deadline::of(term.counted_from, term.ttl)),
-        };
-        self.phase = Phase::Resting(self.cadence.map(|cadence| cadence.next(term.counted_from)));
+        self.deadline = self.deadline.latest(Deadline::of(term.counted_from, term.ttl));
+        self.phase = Phase::Resting(self.cadence.map(|cadence| cadence.next(tried_at)));
+    }
+
+    fn tried_at(&self) -> Option<Moment> {
+        match self.phase {
+            Phase::Renewing(since) => Some(since),
+            Phase::Resting(_) | Phase::Lost => None,
+        }
     }
 
     fn retry(&mut self, now: Moment) {
@@ -156,7 +162,7 @@ mod tests {
 
     #[test]
     fn healthy_lease_is_renewed_well_before_its_deadline() {
-        let mut keeper = Keeper::new(term(0), None);
+        let mut keeper = Keeper::new(at(0), term(0), None);
         let Action::Wait(Some(first)) = keeper.step(at(1), Event::Woke) else { panic!("it waits") };
         assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
         assert!(first < at(2_000));
@@ -164,7 +170,7 @@ mod tests {
 
     #[test]
     fn late_acknowledgement_is_a_loss() {
-        let mut keeper = Keeper::new(term(0), None);
+        let mut keeper = Keeper::new(at(0), term(0), None);
         keeper.step(at(2_000), Event::Woke);
         assert!(matches!(keeper.step(at(8_000), Event::Renewed(term(7_999))), Action::Lose(_)));
         assert!(matches!(keeper.step(at(8_001), Event::Renewed(term(8_000))), Action::Wait(None)));
@@ -172,15 +178,34 @@ mod tests {
 
     #[test]
     fn refused_renewal_is_a_loss_at_once() {
-        let mut keeper = Keeper::new(term(0), None);
+        let mut keeper = Keeper::new(at(0), term(0), None);
         keeper.step(at(2_000), Event::Woke);
         let refused = Event::Failed(Error::lost(LossReason::Expired, "somebody else holds it"));
         assert!(matches!(keeper.step(at(2_001), refused), Action::Lose(_)));
     }
 
     #[test]
+    fn term_that_is_counted_from_long_ago_is_not_renewed_in_a_storm() {
+        let mut keeper = Keeper::new(at(4_000), term(0), None);
+        let Action::Wait(Some(first)) = keeper.step(at(4_001), Event::Woke) else { panic!("it waits") };
+        assert!(first > at(5_000));
+        assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
+        let Action::Wait(Some(next)) = keeper.step(at(5_600), Event::Renewed(term(2_000))) else {
+            panic!("it waits")
+        };
+        assert!(next > at(6_000));
+    }
+
+    #[test]
+    fn grace_beyond_what_was_granted_leaves_half_of_it() {
+        let mut keeper = Keeper::new(at(0), term(0), Some(TTL * 2));
+        let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
+        assert_eq!(first, at(1_000));
+    }
+
+    #[test]
     fn lease_without_ttl_is_never_renewed() {
-        let mut keeper = Keeper::new(Renewal { ttl: None, counted_from: at(0) }, None);
+        let mut keeper = Keeper::new(at(0), Renewal { ttl: None, counted_from: at(0) }, None);
         assert!(matches!(keeper.step(at(1), Event::Woke), Action::Wait(None)));
     }
 
@@ -188,7 +213,7 @@ mod tests {
         /// Whatever the store answers, and however late: lost by the deadline of the last acknowledged term, once.
         #[test]
         fn no_history_outlives_its_last_acknowledged_term(steps in prop::collection::vec((0..3_u8, 0..3_000_u64), 1..60)) {
-            let mut keeper = Keeper::new(term(0), None);
+            let mut keeper = Keeper::new(at(0), term(0), None);
             let (mut now, mut acknowledged, mut lost) = (0, 0, false);
             for (what, pass) in steps {
                 now += pass;

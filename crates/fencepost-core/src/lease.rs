@@ -54,7 +54,8 @@ impl Lease {
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let grant = claim.grant().clone();
-        let keeper = Keeper::new(Renewal { ttl: grant.ttl, counted_from: grant.counted_from }, grace);
+        let term = Renewal { ttl: grant.ttl, counted_from: grant.counted_from };
+        let keeper = Keeper::new(clock.now(), term, grace);
         let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline()));
         let (release, released) = oneshot::channel();
         let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };

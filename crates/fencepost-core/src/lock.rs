@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::select_all;
 
 use crate::backend::{AcquireRequest, Backend, LockState, Revoked, Wait};
-use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Observer;
 use crate::fence::Fence;
@@ -19,6 +18,12 @@ use crate::token::{FencingToken, HolderId};
 
 /// The length of lease that is asked for unless [`Lock::ttl`] says otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// The shortest length of lease that can be asked for: less is over before anybody could act on it.
+const SHORTEST_TTL: Duration = Duration::from_millis(100);
+
+/// How long a fence may take to be sealed where no deadline bounds it.
+const SEAL_MOST: Duration = Duration::from_secs(30);
 
 /// The locks of one backend.
 ///
@@ -239,13 +244,15 @@ impl Lock {
     /// ```
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
         let lease = self.acquire().await?;
-        let outcome = match race(lease.lost(), work(&lease)).await {
+        let output = match race(lease.lost(), work(&lease)).await {
             Raced::First(error) => Err(error.on(&self.name)),
             Raced::Second(output) => lease.check().map(|()| output),
         };
-        // The work has ended inside the lease; a release that fails now is bounded by the ttl.
-        drop(lease.release().await);
-        outcome
+        match lease.release().await {
+            Err(error) if error.kind() == ErrorKind::Lost => output.and(Err(error)),
+            // The work has ended inside the lease; any other release that fails is bounded by the ttl.
+            _ => output,
+        }
     }
 
     /// Takes several locks, all or none: in the order of their names, so that two sets never wait for each other, and
@@ -318,8 +325,14 @@ impl Lock {
     fn refuse_what_cannot_be(&self) -> Result<()> {
         let profile = self.locks.profile();
         let refuse = |kind, what: String| Err(Error::new(kind, "acquire the lock", what));
-        if self.ttl.is_zero() {
-            return refuse(ErrorKind::InvalidArgument, "a ttl of zero is no lease".to_owned());
+        if self.ttl < SHORTEST_TTL && profile.longest_ttl.is_some() {
+            let what =
+                format!("a ttl of {:?} is less than the {SHORTEST_TTL:?} that it takes to act", self.ttl);
+            return refuse(ErrorKind::InvalidArgument, what);
+        }
+        if let Some(grace) = self.grace.filter(|grace| *grace > self.ttl / 2) {
+            let what = format!("a grace of {grace:?} is more than half of the ttl of {:?}", self.ttl);
+            return refuse(ErrorKind::InvalidArgument, what);
         }
         if let Some(longest) = profile.longest_ttl.filter(|longest| self.ttl > *longest) {
             let what =
@@ -341,11 +354,12 @@ impl Lock {
     async fn seal(&self, lease: &Lease) -> Result<()> {
         lease.check()?;
         let stamp = lease.stamp();
-        let give_up_at: Option<Moment> = lease.deadline().moment();
+        let give_up_at =
+            lease.deadline().moment().unwrap_or_else(|| self.locks.0.clock().now().after(SEAL_MOST));
         for fence in &self.fences {
-            let sealed = until(self.locks.0.clock(), give_up_at, fence.seal(&stamp)).await;
+            let sealed = until(self.locks.0.clock(), Some(give_up_at), fence.seal(&stamp)).await;
             sealed.unwrap_or_else(|| {
-                let what = format!("{fence} did not answer before the lease's deadline");
+                let what = format!("{fence} did not answer in time");
                 Err(Error::new(ErrorKind::Unavailable, "seal the fence", what))
             })?;
         }

@@ -23,6 +23,8 @@ use crate::clock::{Clock, Moment, Timers, lock};
 /// Tasks and timers that one thread works off.
 pub(crate) struct Executor {
     pub(crate) timers: Timers,
+    /// How many tasks have not ended, and who waits for none to be left.
+    unfinished: Mutex<(usize, Vec<Waker>)>,
     arrived: Mutex<Vec<BoxFuture<'static, ()>>>,
     bell: Bell,
 }
@@ -60,7 +62,7 @@ pub(crate) fn background() -> &'static Arc<Executor> {
 
 impl Executor {
     fn new(bell: Bell) -> Self {
-        Self { timers: Timers::default(), arrived: Mutex::default(), bell }
+        Self { timers: Timers::default(), unfinished: Mutex::default(), arrived: Mutex::default(), bell }
     }
 
     fn launch() -> io::Result<Arc<Self>> {
@@ -78,10 +80,33 @@ impl Executor {
     }
 
     /// Takes on a task. One that panics ends alone: the others are keepers of leases that have nothing to do with it.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task = AssertUnwindSafe(task).catch_unwind().map(drop);
+    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        lock(&self.unfinished).0 += 1;
+        let executor = Arc::clone(self);
+        let task = AssertUnwindSafe(task).catch_unwind().map(move |_| executor.finished_one());
         lock(&self.arrived).push(Box::pin(task));
         self.ring();
+    }
+
+    fn finished_one(&self) {
+        let mut unfinished = lock(&self.unfinished);
+        unfinished.0 -= 1;
+        if unfinished.0 == 0 {
+            unfinished.1.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Ends when no task is left.
+    pub(crate) async fn settled(&self) {
+        poll_fn(|context| {
+            let mut unfinished = lock(&self.unfinished);
+            if unfinished.0 == 0 {
+                return Poll::Ready(());
+            }
+            unfinished.1.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Sets a timer, in place of the one with the number `timer`; its number.
