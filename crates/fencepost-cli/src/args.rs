@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use fencepost::{BackendUrl, LockName};
+use fencepost::{BackendUrl, LockName, Result};
 
 /// Never let two jobs silently run at once
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Cli {
 pub(crate) struct Global {
     /// Where the lock lives: file:, file:/directory, memory:
     #[arg(long, value_name = "URL", global = true)]
-    pub(crate) backend: Option<BackendUrl>,
+    backend: Option<String>,
     /// The configuration file [default: ./fencepost.toml, the user's, /etc/fencepost.toml]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
@@ -56,6 +56,21 @@ pub(crate) struct Global {
     /// When to use colour
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
     pub(crate) color: ColorChoice,
+}
+
+// A URL may contain a password, and clap quotes what it cannot read; so they are read here.
+impl Global {
+    /// What `--backend` says.
+    pub(crate) fn backend(&self) -> Result<Option<BackendUrl>> {
+        self.backend.as_deref().map(str::parse).transpose()
+    }
+}
+
+impl Run {
+    /// What `--fence` says.
+    pub(crate) fn fences(&self) -> Result<Vec<BackendUrl>> {
+        self.fence.iter().map(|text| text.parse()).collect()
+    }
 }
 
 /// When to use colour.
@@ -123,7 +138,7 @@ pub(crate) struct Run {
     pub(crate) conflict_exit_code: u8,
     /// Seal this fence with the new token before the command starts (repeatable)
     #[arg(long, value_name = "URL")]
-    pub(crate) fence: Vec<BackendUrl>,
+    fence: Vec<String>,
     /// Write the outcome to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -172,6 +187,6 @@ pub(crate) enum ConfigCommand {
     Check,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> std::result::Result<Duration, String> {
     fencepost_policy::duration::parse(text).map_err(|error| error.to_string())
 }

@@ -1,11 +1,13 @@
 //! What is said to the user: data on stdout, talk on stderr.
 //!
-//! Invariant: nothing here panics. A closed pipe or a hung-up terminal must not bring down a process that guards a
-//! command, so failures to write are ignored.
+//! Invariant: nothing here panics, and talk never blocks for long. A closed pipe, a full one or a hung-up terminal must not
+//! bring down or hold up a process that guards a command, so talk that cannot be written is dropped.
 
 use std::io::{IsTerminal, Write};
 
 use fencepost::Error;
+use fencepost_policy::ConfigError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::{ColorChoice, Global};
 
@@ -48,6 +50,11 @@ impl Printer {
     /// Something that the user must know; `-q` does not silence it.
     pub(crate) fn error(self, what: impl std::fmt::Display) {
         self.line("error", 31, what);
+    }
+
+    /// An error of the configuration, with the place in the file.
+    pub(crate) fn misconfigured(self, error: &ConfigError) {
+        if self.colored { self.error(error.styled()) } else { self.error(error) }
     }
 
     /// An error and what to do about it.
@@ -93,6 +100,18 @@ impl Printer {
     }
 }
 
+/// How long talk waits for a reader that is behind.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// What a pipe takes at once, if it takes anything.
+const ONE_WRITE: usize = 4096;
+
 fn say(line: &str) {
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    for part in line.as_bytes().chunks(ONE_WRITE) {
+        let stderr = rustix::stdio::stderr();
+        let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
+        if poll(&mut room, Some(&PATIENCE)) != Ok(1) || std::io::stderr().write_all(part).is_err() {
+            return;
+        }
+    }
 }

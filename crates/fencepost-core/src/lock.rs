@@ -325,7 +325,7 @@ impl Lock {
     fn refuse_what_cannot_be(&self) -> Result<()> {
         let profile = self.locks.profile();
         let refuse = |kind, what: String| Err(Error::new(kind, "acquire the lock", what));
-        if self.ttl < SHORTEST_TTL && profile.longest_ttl.is_some() {
+        if self.ttl.is_zero() || (self.ttl < SHORTEST_TTL && profile.longest_ttl.is_some()) {
             let what =
                 format!("a ttl of {:?} is less than the {SHORTEST_TTL:?} that it takes to act", self.ttl);
             return refuse(ErrorKind::InvalidArgument, what);

@@ -17,7 +17,7 @@ use crate::claim::FileClaim;
 use crate::directory::{Directory, Paths, failure};
 use crate::hold::Hold;
 use crate::queue;
-use crate::record::{HolderLine, TokenRecord, exclusively};
+use crate::record::{CHANGE_LEAST, HolderLine, TokenRecord, exclusively};
 use crate::table::{LockTable, describe};
 
 /// What the file backend promises.
@@ -32,13 +32,16 @@ pub const PROFILE: Profile = Profile::weakest("file")
 /// A waiter of another process that gave up may hold the lock for an instant, so a try that must not wait tries twice.
 const SECOND_TRY_AFTER: Duration = Duration::from_millis(1);
 
+/// How long anybody waits at most for another process's change of a record: that process is stopped.
+const CHANGE_MOST: Duration = Duration::from_secs(30);
+
 /// Locks in a directory of this host.
 #[derive(Clone, Debug)]
 pub struct FileBackend {
     directory: Directory,
     clock: Clock,
     profile: Profile,
-    sync: bool,
+    durable: bool,
     expires: bool,
 }
 
@@ -55,7 +58,7 @@ impl FileBackend {
             directory: Directory::of(url)?,
             clock,
             profile: PROFILE.tokens(tokens),
-            sync,
+            durable: sync,
             expires: url.switch("test_ttl", false)?,
         })
     }
@@ -78,13 +81,16 @@ impl FileBackend {
     }
 
     /// Makes a claim of a hold, unless the lock rests.
-    fn claim(&self, hold: Hold, paths: &Paths, request: &AcquireRequest) -> Result<Outcome> {
-        let (counted_from, wall) = (self.clock.now(), self.clock.wall_micros());
-        let drawn = exclusively(&hold.token, || self.draw(&hold.token, wall, request));
-        let token = match drawn.map_err(|error| failure("draw a fencing token", &paths.token, error))? {
-            Drawn::Token(token) => token?,
-            Drawn::Rests(rest) => return Ok(Outcome::Rests(counted_from.after(rest))),
-        };
+    async fn claim(&self, hold: Hold, paths: &Paths, request: &AcquireRequest) -> Result<Outcome> {
+        let limit = self.limit(request.wait);
+        let draw = || self.draw(&hold.token, paths, request);
+        let drawn = exclusively(&hold.token, &self.clock, limit, draw).await;
+        let counted_from = self.clock.now();
+        let (token, wall) =
+            match drawn.map_err(|error| failure("draw a fencing token", &paths.token, error))? {
+                Drawn::Token(token, wall) => (token?, wall),
+                Drawn::Rests(rest) => return Ok(Outcome::Rests(counted_from.after(rest))),
+            };
         let (name, holder) = (request.name.clone(), request.holder);
         HolderLine::new(name.clone(), token, holder, request.label.clone(), wall).write(&hold.lock);
         let ttl = self.expires.then_some(request.ttl);
@@ -92,24 +98,32 @@ impl FileBackend {
         Ok(Outcome::Granted(FileClaim::new(hold, grant, paths.token.clone(), self.clock.clone())))
     }
 
-    fn draw(&self, file: &File, wall: u64, request: &AcquireRequest) -> io::Result<Drawn> {
+    fn draw(&self, file: &File, paths: &Paths, request: &AcquireRequest) -> io::Result<Drawn> {
+        let wall = self.clock.wall_micros();
         let mut record = TokenRecord::read(file)?;
         if record.rests_until > wall {
             return Ok(Drawn::Rests(Duration::from_micros(record.rests_until - wall)));
         }
         let token = match FencingToken::following(record.last(), wall) {
             Ok(token) => token,
-            Err(exhausted) => return Ok(Drawn::Token(Err(exhausted))),
+            Err(exhausted) => return Ok(Drawn::Token(Err(exhausted), wall)),
         };
         record.token = token.get();
         record.holder = request.holder.to_bytes();
         record.rests_until = request.at_least.map_or(0, |at_least| wall.saturating_add(micros(at_least)));
         record.write(file)?;
         // A lost write of a token that equals the clock is repaired by the clock; any other must reach the disk.
-        if self.sync || token.get() != wall {
-            file.sync_data()?;
+        if self.durable || token.get() != wall {
+            sync(file, &record, paths)?;
         }
-        Ok(Drawn::Token(Ok(token)))
+        Ok(Drawn::Token(Ok(token), wall))
+    }
+
+    /// Until when to wait for another process's change of a record.
+    fn limit(&self, wait: Wait) -> Moment {
+        let now = self.clock.now();
+        let least = now.after(CHANGE_LEAST);
+        wait.give_up_at(now).map_or_else(|| now.after(CHANGE_MOST), |at| at.max(least))
     }
 
     fn state(&self, table: &LockTable, name: LockName) -> LockState {
@@ -160,8 +174,18 @@ impl FileBackend {
     }
 }
 
+/// Puts the record on the disk, and the first time the name that leads to it.
+fn sync(file: &File, record: &TokenRecord, paths: &Paths) -> io::Result<()> {
+    file.sync_data()?;
+    match paths.token.parent().filter(|_| record.is_first()) {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 enum Drawn {
-    Token(Result<FencingToken>),
+    /// The token, and the wall clock that it was drawn by.
+    Token(Result<FencingToken>, u64),
     /// Its last holder asked that it stay taken for so long.
     Rests(Duration),
 }
@@ -202,7 +226,7 @@ impl Backend for FileBackend {
         let give_up_at = request.wait.give_up_at(self.clock.now());
         loop {
             let hold = self.hold(&paths, request.wait, give_up_at).await?;
-            let rests_until = match self.claim(hold, &paths, request)? {
+            let rests_until = match self.claim(hold, &paths, request).await? {
                 Outcome::Granted(claim) => return Ok(Box::new(claim)),
                 Outcome::Rests(until) => until,
             };
@@ -237,16 +261,17 @@ impl Backend for FileBackend {
         self.directory.prepare()?;
         let paths = self.directory.paths(name);
         let file = self.directory.open(&paths.token)?;
-        let lifted = exclusively(&file, || {
+        let limit = self.limit(Wait::Forever);
+        let lifted = exclusively(&file, &self.clock, limit, || {
             let mut record = TokenRecord::read(&file)?;
             if record.token >= to.get() - 1 {
                 return Ok(());
             }
             record.token = to.get() - 1;
             record.write(&file)?;
-            file.sync_data()
+            sync(&file, &record, &paths)
         });
-        lifted.map_err(|error| failure("lift the fencing token", &paths.token, error))
+        lifted.await.map_err(|error| failure("lift the fencing token", &paths.token, error))
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A live claim on a file lock: both descriptors, and a look now and then whether the files are still in place.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,10 @@ use crate::hold::{FileId, Hold};
 
 /// How often a holder looks whether its files are still in place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+fn replaced(path: &Path) -> Error {
+    Error::lost(LossReason::Replaced, format!("{} was replaced or removed", path.display()))
+}
 
 /// A hold that was granted.
 #[derive(Debug)]
@@ -56,8 +60,7 @@ impl Claim for FileClaim {
             while ours.is_at(&path) {
                 clock.sleep(LOOK_EVERY).await;
             }
-            let what = format!("{} was replaced or removed", path.display());
-            Error::lost(LossReason::Replaced, what)
+            replaced(&path)
         })
     }
 
@@ -76,6 +79,6 @@ impl Claim for FileClaim {
 
     async fn release(self: Box<Self>) -> Result<()> {
         // Closing is the release. An explicit unlock would free the lock for every duplicate, a guardian's too.
-        Ok(())
+        if self.token_id.is_at(&self.token_path) { Ok(()) } else { Err(replaced(&self.token_path)) }
     }
 }

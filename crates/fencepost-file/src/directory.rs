@@ -88,9 +88,8 @@ impl Directory {
         }
         let system = rustix::fs::statfs(&self.0)
             .map_err(|error| failure("look at the directory of the locks", &self.0, error.into()))?;
-        let kind = u64::try_from(system.f_type).unwrap_or_default() & 0xffff_ffff;
-        match SHARED_FILE_SYSTEMS.iter().find(|(number, _)| *number == kind) {
-            Some((_, name)) => Err(self.refusal(name)),
+        match shared_file_system(u64::try_from(system.f_type).unwrap_or_default()) {
+            Some(name) => Err(self.refusal(name)),
             None => Ok(()),
         }
     }
@@ -130,6 +129,13 @@ impl Directory {
     }
 }
 
+/// The name of a file system, by its number, on which two hosts may both get a lock.
+fn shared_file_system(kind: u64) -> Option<&'static str> {
+    // The kernel's numbers have 32 bits, and some of them come out with a sign.
+    let known = SHARED_FILE_SYSTEMS.iter().find(|(number, _)| *number == kind & 0xffff_ffff);
+    known.map(|(_, name)| *name)
+}
+
 fn options() -> std::fs::OpenOptions {
     let mut options = File::options();
     options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -158,4 +164,29 @@ pub(crate) fn failure(operation: &'static str, path: &Path, error: io::Error) ->
     };
     let failure = Error::new(kind, operation, path.display().to_string()).caused_by(error);
     if kind == ErrorKind::Unsupported { failure.hint("choose a directory on a local disk") } else { failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_refused() {
+        let directory = Directory(PathBuf::from("/mnt/shared"));
+        for (number, name) in [(0x6969, "NFS"), (0xffff_ffff_ff53_4d42, "CIFS"), (0x6573_5546, "FUSE")] {
+            assert_eq!(shared_file_system(number), Some(name));
+            let error = directory.refusal(name);
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains(name) && error.advice().is_some(), "{error}");
+        }
+        for local in [0xef53, 0x0102_1994, 0x5846_5342, 0x9123_683e] {
+            assert_eq!(shared_file_system(local), None, "ext4, tmpfs, XFS and Btrfs are local");
+        }
+    }
+
+    #[test]
+    fn relative_directory_is_refused_with_the_absolute_one() {
+        let error = Directory::of(&"file:locks".parse().unwrap()).unwrap_err();
+        assert!(error.advice().unwrap().starts_with("file:/"), "{error:?}");
+    }
 }

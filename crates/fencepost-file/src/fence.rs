@@ -6,15 +6,19 @@ use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    BackendUrl, Error, ErrorKind, Fence, FencingToken, LockName, Mark, Result, Stamp, StampHolder,
+    BackendUrl, Clock, Error, ErrorKind, Fence, FencingToken, LockName, Mark, Result, Stamp, StampHolder,
 };
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{Directory, failure};
+use crate::record::exclusively;
+
+/// How long a seal waits at most for another one of the same lock.
+const CHANGE_MOST: Duration = Duration::from_secs(30);
 
 /// A fence whose marks are files of one directory.
 #[derive(Debug)]
@@ -68,17 +72,11 @@ impl FileFence {
         written.map_err(|error| failure("raise the fence's mark", &path, error))
     }
 
-    /// Runs `change` while no other process changes this mark.
-    fn exclusively<T>(&self, lock: &LockName, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.0.prepare()?;
-        let path = self.0.path().join(format!("{}.fence", lock.canonical()));
-        let guard = self.0.open(&path)?;
-        while let Err(error) = rustix::fs::flock(&guard, FlockOperation::LockExclusive) {
-            if error != rustix::io::Errno::INTR {
-                return Err(failure("lock the fence", &path, error.into()));
-            }
-        }
-        change()
+    /// Raises the mark, unless it is higher.
+    fn raise(&self, stamp: &Stamp) -> Result<()> {
+        let present = self.read(&stamp.lock)?;
+        let mark = Mark::sealed(present.as_ref(), stamp)?;
+        if present.as_ref() == Some(&mark) { Ok(()) } else { self.write(&stamp.lock, &mark) }
     }
 }
 
@@ -101,11 +99,12 @@ impl fmt::Display for FileFence {
 #[async_trait]
 impl Fence for FileFence {
     async fn seal(&self, stamp: &Stamp) -> Result<()> {
-        self.exclusively(&stamp.lock, || {
-            let present = self.read(&stamp.lock)?;
-            let mark = Mark::sealed(present.as_ref(), stamp)?;
-            if present.as_ref() == Some(&mark) { Ok(()) } else { self.write(&stamp.lock, &mark) }
-        })
+        self.0.prepare()?;
+        let path = self.0.path().join(format!("{}.fence", stamp.lock.canonical()));
+        let (alone, clock) = (self.0.open(&path)?, Clock::system());
+        let limit = clock.now().after(CHANGE_MOST);
+        let raised = exclusively(&alone, &clock, limit, || Ok(self.raise(stamp))).await;
+        raised.map_err(|error| failure("lock the fence", &path, error))?
     }
 
     async fn check(&self, stamp: &Stamp) -> Result<()> {

@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fencepost_core::{FencingToken, HolderId, LockName};
+use fencepost_core::{Clock, FencingToken, HolderId, LockName, Moment};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 const SLOT: usize = 64;
@@ -52,6 +53,11 @@ impl TokenRecord {
         file.write_all_at(&self.encode(), offset as u64)
     }
 
+    /// Whether this is the first record that was ever written into its file.
+    pub(crate) fn is_first(&self) -> bool {
+        self.generation == 1
+    }
+
     /// The last token, where there was one.
     pub(crate) fn last(&self) -> Option<FencingToken> {
         FencingToken::try_from(self.token).ok()
@@ -84,20 +90,39 @@ impl TokenRecord {
     }
 }
 
-/// Runs `change` while no other process reads and writes the record.
+/// Runs `change` while no other process reads and writes the file. What such a change takes is over in microseconds, but
+/// its process may be stopped in the middle, so nobody waits in the kernel for it: `limit` bounds the tries.
 ///
 /// The kernel's advisory lock is taken back explicitly, which would free it for every duplicate of the descriptor; at
 /// that time there is none.
-pub(crate) fn exclusively<T>(file: &File, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    while let Err(error) = rustix::fs::flock(file, FlockOperation::LockExclusive) {
-        if error != rustix::io::Errno::INTR {
-            return Err(error.into());
+pub(crate) async fn exclusively<T>(
+    file: &File,
+    clock: &Clock,
+    limit: Moment,
+    change: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::AGAIN) if clock.now() < limit => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
         }
+        clock.sleep(pause + clock.jitter(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
     let outcome = change();
     rustix::fs::flock(file, FlockOperation::Unlock)?;
     outcome
 }
+
+/// Pauses between tries for a lock that is held for microseconds, or by a process that is stopped.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long anybody waits at least for another's change of a file.
+pub(crate) const CHANGE_LEAST: Duration = Duration::from_millis(500);
 
 /// Who holds the lock, in the lock's file; believed only while the lock is held.
 #[derive(Debug, Serialize, Deserialize)]

@@ -86,6 +86,19 @@ impl Policy {
         Ok(urls)
     }
 
+    /// The URL of a rule's backend with the secrets filled in.
+    ///
+    /// # Errors
+    /// A secret that is not there.
+    ///
+    /// # Panics
+    /// Never: what is not filled in is an error.
+    pub fn url_of(&self, rule: &Rule) -> Result<BackendUrl, ConfigError> {
+        let mut wrong = Vec::new();
+        let url = self.fill(self.template(rule), &Surroundings::of_process(), &mut wrong);
+        ConfigError::unless_empty(wrong).map(|()| url.expect("what is not filled in is wrong"))
+    }
+
     /// The rule for a lock: the first that matches.
     pub fn rule_for(&self, lock: &LockName) -> Option<&Rule> {
         let matched = self.content.globs.matches(lock.as_str());

@@ -1,8 +1,8 @@
 //! What runner and guardian tell each other: one JSON message per packet, descriptors beside it.
 //!
-//! A packet socket keeps messages apart, and its end is the news that the other process is gone. Neither side ever
-//! blocks in it: a message that does not fit because the other one is stopped is dropped, which is safe for every one of
-//! them (a deadline that is not heard of means an earlier end).
+//! A packet socket keeps messages apart, and its end is the news that the other process is gone. Nobody blocks in it while
+//! the command lives: a message that does not fit because the other process is stopped is dropped, and a deadline that is
+//! not heard of means an earlier end. Only the guardian's last word waits until it is read.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fencepost::Handover;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// The most descriptors in one message; the kernel's own limit is 253.
 const MOST_DESCRIPTORS: usize = 250;
 
-/// The longest message. Only the environment of several hundred locks with very long names comes near it.
+/// The longest message. Only the environment of a hundred locks with very long names comes near it.
 const LONGEST: usize = 192 * 1024;
 
 /// From the runner.
@@ -138,6 +139,17 @@ impl Channel {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         sendmsg(&self.socket, &[IoSlice::new(&text)], &mut ancillary, flags)?;
         Ok(())
+    }
+
+    /// Sends `message`, and waits for room if the other process has not read what came before. Ends without it only
+    /// when that process is gone.
+    pub(super) fn send_surely(&self, message: &impl Serialize) {
+        while let Err(error) = self.send(message, &[]) {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return;
+            }
+            let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], None);
+        }
     }
 
     /// The next message, without waiting for one.

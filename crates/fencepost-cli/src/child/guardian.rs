@@ -42,22 +42,68 @@ pub(super) fn watch_over(
         .and_then(|()| rustix::process::set_child_subreaper(Some(rustix::process::getpid())));
     let (Ok(()), Ok(reader), Ok(alarm)) = (prepared, signals.open(), Alarm::new()) else { return Exit::BUG };
     let Some((start, descriptors)) = await_start(&channel) else { return Exit::OK };
+    if descriptors.len() != start.inheritable.len() {
+        // Without them the lock would not outlive the runner.
+        return Exit::BUG;
+    }
+    if is_too_late(&start) {
+        // Both processes may have been stopped between the grant and now.
+        drop(descriptors);
+        let status = ExitStatus::Signal(libc::SIGTERM);
+        return leave_word(&channel, &ToRunner::Ended(Ended { status, by_deadline: true }));
+    }
     match spawn(command, &start, &descriptors, signals, terminal) {
-        Ok(leader) => Watch::new(channel, reader, alarm, terminal, leader, start, descriptors).run(),
+        Ok(pid) => {
+            let leader = Leader { pid, ended: None, is_reaped: false, is_stopped: false };
+            let watch = Watch {
+                channel,
+                signals: reader,
+                mask: signals,
+                alarm,
+                terminal,
+                leader,
+                deadline: start.deadline.map(Moment::from_nanos),
+                start,
+                descriptors,
+                course: Course::Watching,
+                runner_is_gone: false,
+                by_deadline: false,
+                told_lingering: false,
+            };
+            watch.run()
+        }
         Err(error) => {
             drop(descriptors);
             let number = error.raw_os_error().unwrap_or(libc::EINVAL);
-            let _ = channel.send(&ToRunner::NotStarted(number), &[]);
-            Exit::OK
+            leave_word(&channel, &ToRunner::NotStarted(number))
         }
     }
 }
 
-/// The grant; `None` if the runner ends without one.
+/// The last message, which the runner must get, and then the end.
+fn leave_word(channel: &Channel, word: &ToRunner) -> Exit {
+    channel.send_surely(word);
+    Exit::OK
+}
+
+/// Whether the command would have to be asked to end at once.
+fn is_too_late(start: &Start) -> bool {
+    end_at(start, start.deadline.map(Moment::from_nanos)).is_some_and(|at| Clock::system().now() >= at)
+}
+
+/// When the command must be asked to end, so that it can be made to before the deadline.
+fn end_at(start: &Start, deadline: Option<Moment>) -> Option<Moment> {
+    let deadline = deadline.filter(|_| !start.only_warn)?;
+    Some(deadline.before(KILL_MARGIN).before(Duration::from_millis(start.grace_ms)))
+}
+
+/// The grant; `None` if the runner ends without one, or before the command is started.
 fn await_start(channel: &Channel) -> Option<(Start, Vec<OwnedFd>)> {
     loop {
-        let _ = poll(&mut [PollFd::new(channel, PollFlags::IN)], None);
+        let mut source = [PollFd::new(channel, PollFlags::IN)];
+        let _ = poll(&mut source, None);
         match channel.receive() {
+            Received::Message(..) if source[0].revents().contains(PollFlags::HUP) => return None,
             Received::Message(ToGuardian::Start(start), descriptors) => return Some((start, descriptors)),
             Received::Message(..) | Received::Nothing => {}
             Received::Gone => return None,
@@ -100,6 +146,8 @@ impl Leader {
 struct Watch<'a> {
     channel: Channel,
     signals: SignalReader,
+    /// The signal mask of the process, and the one that it was started with.
+    mask: &'a Signals,
     alarm: Alarm,
     terminal: &'a Terminal,
     leader: Leader,
@@ -112,34 +160,7 @@ struct Watch<'a> {
     told_lingering: bool,
 }
 
-impl<'a> Watch<'a> {
-    fn new(
-        channel: Channel,
-        signals: SignalReader,
-        alarm: Alarm,
-        terminal: &'a Terminal,
-        leader: Pid,
-        start: Start,
-        descriptors: Vec<OwnedFd>,
-    ) -> Self {
-        let deadline = start.deadline.map(Moment::from_nanos);
-        let course = Course::Watching;
-        Self {
-            channel,
-            signals,
-            alarm,
-            terminal,
-            leader: Leader { pid: leader, ended: None, is_reaped: false, is_stopped: false },
-            start,
-            descriptors,
-            deadline,
-            course,
-            runner_is_gone: false,
-            by_deadline: false,
-            told_lingering: false,
-        }
-    }
-
+impl Watch<'_> {
     fn run(mut self) -> Exit {
         self.tell(&ToRunner::Started(self.leader.pid.as_raw_pid()));
         loop {
@@ -207,12 +228,12 @@ impl<'a> Watch<'a> {
     /// lease is given back here.
     fn finish(mut self, status: ExitStatus) -> Exit {
         self.descriptors.clear();
-        self.tell(&ToRunner::Ended(Ended { status, by_deadline: self.by_deadline }));
+        self.channel.send_surely(&ToRunner::Ended(Ended { status, by_deadline: self.by_deadline }));
         while !self.runner_is_gone {
             let _ = poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], None);
             self.runner_is_gone = matches!(self.channel.receive::<ToGuardian>(), Received::Gone);
         }
-        give_back(&self.start.give_back);
+        give_back(&self.start.give_back, self.mask);
         Exit::OK
     }
 
@@ -259,30 +280,32 @@ impl<'a> Watch<'a> {
         self.leader.ended.map(|(_, at)| at.after(LINGERING_AFTER))
     }
 
-    /// When the command must be asked to end, so that it can be made to before the deadline.
     fn end_at(&self) -> Option<Moment> {
-        let deadline = self.deadline.filter(|_| !self.start.only_warn)?;
-        Some(deadline.before(KILL_MARGIN).before(self.grace()))
+        end_at(&self.start, self.deadline)
     }
 
     fn grace(&self) -> Duration {
         Duration::from_millis(self.start.grace_ms)
     }
 
-    /// Asks the command to end.
+    /// Asks the command to end. Asked again, because the runner is gone meanwhile, it may only end sooner.
     fn end(&mut self, now: Moment) {
-        if self.course != Course::Watching {
-            return;
-        }
-        let patience = now.after(self.grace());
+        let patience = match self.course {
+            Course::Watching => now.after(self.grace()),
+            Course::Ending { kill_at } => kill_at,
+            Course::Killing { .. } => return,
+        };
         let limit = self.deadline.filter(|_| !self.start.only_warn || self.runner_is_gone);
         let kill_at = limit.map_or(patience, |deadline| patience.min(deadline.before(KILL_MARGIN)));
+        let is_first = self.course == Course::Watching;
         self.course = Course::Ending { kill_at };
-        self.signal_group(Signal::TERM);
-        tree::signal_outside(self.leader.pid, Signal::TERM);
-        // A stopped process would not see the signal.
-        self.signal_group(Signal::CONT);
-        tree::signal_outside(self.leader.pid, Signal::CONT);
+        if is_first {
+            self.signal_group(Signal::TERM);
+            tree::signal_outside(self.leader.pid, Signal::TERM);
+            // A stopped process would not see the signal.
+            self.signal_group(Signal::CONT);
+            tree::signal_outside(self.leader.pid, Signal::CONT);
+        }
     }
 
     fn kill(&self) {
@@ -362,14 +385,21 @@ impl<'a> Watch<'a> {
 
 /// Becomes the process that gives the leases back. The URL may contain a password, so it goes through a pipe and never
 /// onto a command line.
-fn give_back(leases: &[GiveBack]) {
+fn give_back(leases: &[GiveBack], signals: &Signals) {
     if leases.is_empty() {
         return;
     }
+    // It must be possible to end that process, and nobody may wait for its output.
+    let _ = signals.restore();
     let Ok(text) = serde_json::to_vec(leases) else { return };
     let Ok(input) = memory_file(&text) else { return };
     // Nothing can be done about an error here: the ttl bounds what was not given back.
-    let _ = Command::new("/proc/self/exe").arg("give-back").stdin(Stdio::from(input)).exec();
+    let _ = Command::new("/proc/self/exe")
+        .arg("give-back")
+        .stdin(Stdio::from(input))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .exec();
 }
 
 fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {

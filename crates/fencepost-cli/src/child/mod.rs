@@ -16,6 +16,7 @@ mod spawn;
 mod terminal;
 mod tree;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) const BACKSTOP_MARGIN: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Guardian {
     pid: Pid,
+    /// Whether its pid has been reaped, and may be another process's by now.
+    is_reaped: Cell<bool>,
     /// Children that this process had before, such as the background jobs of a shell that replaced itself by it.
     bystanders: Vec<Pid>,
 }
@@ -58,15 +61,23 @@ impl Guardian {
             Some(pid) => {
                 drop(theirs);
                 rustix::process::set_child_subreaper(Some(pid))?;
-                Ok((Self { pid, bystanders }, ours))
+                Ok((Self { pid, is_reaped: Cell::new(false), bystanders }, ours))
             }
         }
     }
 
     /// Ends the guardian itself, which has reported the end of the command.
     pub(crate) fn dismiss(&self) {
+        if self.is_reaped.replace(true) {
+            return;
+        }
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
         tree::reap(self.pid);
+    }
+
+    /// Ends the guardian, which does not listen any more; its end is the news that leads to [`Self::replace`].
+    pub(crate) fn end(&self) {
+        let _ = rustix::process::kill_process(self.pid, Signal::KILL);
     }
 
     /// Ends the command in the guardian's place, and the guardian: it has died, or has not acted in time.
@@ -78,6 +89,7 @@ impl Guardian {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
+        self.is_reaped.set(true);
         tree::kill_all_but(&self.bystanders, |pids| stuck(&tree::pids(pids)));
     }
 }

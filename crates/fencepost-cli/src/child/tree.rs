@@ -126,10 +126,29 @@ fn stopped(children: WaitId<'_>) -> Option<i32> {
 }
 
 /// Reaps every child that has ended, but for `kept`; whether any other child is left.
+///
+/// A child that ends hands its own children to this process, so it is looked again until nothing was reaped.
 pub(super) fn reap_all_but(kept: &[Pid]) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    let others = children(getpid()).into_iter().filter(|child| !kept.contains(child));
-    others.fold(false, |left, child| left | matches!(waitid(WaitId::Pid(child), options), Ok(None)))
+    loop {
+        let (mut reaped, mut left) = (false, false);
+        for child in children(getpid()).into_iter().filter(|child| !kept.contains(child)) {
+            match waitid(WaitId::Pid(child), options) {
+                Ok(Some(_)) => reaped = true,
+                Ok(None) => left = true,
+                Err(_) => {}
+            }
+        }
+        if !reaped {
+            return left;
+        }
+    }
+}
+
+/// Whether a child but `kept` is left, by a look at every process: the lists of children may miss one that is being
+/// born.
+fn is_any_left_but(kept: &[Pid]) -> bool {
+    has_children() && children_by_scan(getpid().as_raw_pid()).iter().any(|child| !kept.contains(child))
 }
 
 /// Whether the kernel knows of any child of this process.
@@ -149,7 +168,7 @@ pub(super) const KILL_ROUNDS: [Duration; 2] = [Duration::from_micros(300), Durat
 /// time are named to `stuck`, once.
 pub(super) fn kill_all_but(kept: &[Pid], stuck: impl FnOnce(&[Pid])) {
     let (since, mut stuck) = (Clock::system().now(), Some(stuck));
-    while reap_all_but(kept) {
+    while reap_all_but(kept) || is_any_left_but(kept) {
         let ours = children(getpid()).into_iter().filter(|child| !kept.contains(child));
         let all: Vec<_> = ours.flat_map(|child| descendants(child).into_iter().chain([child])).collect();
         for pid in &all {

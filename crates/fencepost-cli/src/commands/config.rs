@@ -1,11 +1,33 @@
 //! `fencepost config check`: what is wrong with the configuration, before a job finds out.
 
-use fencepost_policy::{Policy, Severity};
+use fencepost::{Clock, Tokens};
+use fencepost_policy::{Finding, Policy, Severity};
+use serde::Serialize;
 
 use super::place::misconfigured;
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::printer::Printer;
+
+/// The answer for machines.
+#[derive(Debug, Serialize)]
+struct Checked {
+    file: String,
+    sound: bool,
+    rules: usize,
+    backends: usize,
+    findings: Vec<Found>,
+}
+
+/// One finding. What is not known is null.
+#[derive(Debug, Serialize)]
+struct Found {
+    severity: &'static str,
+    line: Option<usize>,
+    column: Option<usize>,
+    message: String,
+    advice: Option<String>,
+}
 
 /// Checks the configuration that would be used; exit 0 when it is sound, 78 when it is not.
 pub(crate) fn check(global: &Global, printer: Printer) -> Exit {
@@ -18,16 +40,74 @@ pub(crate) fn check(global: &Global, printer: Printer) -> Exit {
         Err(error) => return misconfigured(&error, printer),
     };
     let findings = policy.check();
-    for finding in &findings {
+    let in_this_build = beyond_the_file(&policy);
+    let mut found: Vec<_> = findings.iter().map(Found::new).collect();
+    found.extend(in_this_build.iter().map(|message| Found::error(message)));
+    let sound = found.iter().all(|found| found.severity != "error");
+    if global.json {
+        let file = policy.path().display().to_string();
+        let (rules, backends) = (policy.rules().len(), policy.backends().len());
+        let checked = Checked { file, sound, rules, backends, findings: found };
+        printer.data(&serde_json::to_string(&checked).expect("an answer is plain data"));
+    } else {
+        say(&policy, &findings, &in_this_build, sound, printer);
+    }
+    if sound { Exit::OK } else { Exit::CONFIG }
+}
+
+fn say(policy: &Policy, findings: &[Finding], in_this_build: &[String], sound: bool, printer: Printer) {
+    for finding in findings {
         match finding.severity() {
             Severity::Error => printer.error(finding),
             _ => printer.warn(finding),
         }
     }
-    if findings.iter().any(|finding| finding.severity() == Severity::Error) {
-        return Exit::CONFIG;
+    for message in in_this_build {
+        printer.error(format_args!("{}: {message}", policy.path().display()));
     }
-    let (rules, backends) = (policy.rules().len(), policy.backends().len());
-    printer.data(&format!("{}: sound ({rules} rules, {backends} backends)", policy.path().display()));
-    Exit::OK
+    if sound {
+        let (rules, backends) = (policy.rules().len(), policy.backends().len());
+        printer.data(&format!("{}: sound ({rules} rules, {backends} backends)", policy.path().display()));
+    }
+}
+
+/// What the file cannot know: whether this build has the backends, and whether they promise what the rules require.
+/// Nothing is connected. A URL whose secrets are not there is left to the run.
+fn beyond_the_file(policy: &Policy) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for rule in policy.rules() {
+        let Ok(url) = policy.url_of(rule) else { continue };
+        match fencepost::connect_url(&url, &Clock::system()) {
+            Err(error) => wrong.push(format!("line {}, the rule {:?}: {error}", rule.line, rule.glob)),
+            Ok(locks) if rule.require_durable && locks.profile().tokens != Tokens::Durable => {
+                let what = format!("the tokens of {locks} could go back after a loss of data");
+                wrong.push(format!(
+                    "line {}, the rule {:?} requires durable ones: {what}",
+                    rule.line, rule.glob
+                ));
+            }
+            Ok(_) => {}
+        }
+    }
+    wrong
+}
+
+impl Found {
+    fn new(finding: &Finding) -> Self {
+        Self {
+            severity: match finding.severity() {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+                Severity::Note => "note",
+            },
+            line: finding.position().map(|position| position.line),
+            column: finding.position().map(|position| position.column),
+            message: finding.message().to_owned(),
+            advice: finding.advice().map(ToOwned::to_owned),
+        }
+    }
+
+    fn error(message: &str) -> Self {
+        Self { severity: "error", line: None, column: None, message: message.to_owned(), advice: None }
+    }
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use fencepost::{Clock, Result, until};
+use futures_executor::block_on;
+use futures_util::future::join_all;
 
 use crate::child::GiveBack;
 use crate::exit::Exit;
@@ -20,17 +22,20 @@ pub(crate) fn give_back(printer: Printer) -> Exit {
             return Exit::USAGE;
         }
     };
-    let outcomes: Vec<_> = leases.iter().map(one).collect();
-    match outcomes.into_iter().find_map(Result::err) {
-        None => Exit::OK,
-        Some(error) => Exit::from(&error),
+    let clock = Clock::system();
+    let give_up_at = Some(clock.now().after(MOST));
+    // All at once: a server that does not answer for one must not use up the time of the others.
+    let all = join_all(leases.iter().map(|lease| until(&clock, give_up_at, one(lease))));
+    for outcome in block_on(all) {
+        match outcome {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Exit::from(&error),
+            None => return Exit::UNAVAILABLE,
+        }
     }
+    Exit::OK
 }
 
-fn one(lease: &GiveBack) -> Result<()> {
-    let clock = Clock::system();
-    let locks = fencepost::connect(&lease.url)?;
-    let give_up_at = clock.now().after(MOST);
-    let given = until(&clock, Some(give_up_at), locks.backend().give_back(&lease.handover));
-    futures_executor::block_on(given).unwrap_or(Ok(()))
+async fn one(lease: &GiveBack) -> Result<()> {
+    fencepost::connect(&lease.url)?.backend().give_back(&lease.handover).await
 }

@@ -17,11 +17,13 @@ use crate::printer::Printer;
 
 /// Carries out what the command line says.
 pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
-    if cli.global.backend.as_ref().is_some_and(fencepost::BackendUrl::has_password) {
-        printer.warn("everybody on this host can read the password in --backend");
-        printer.hint(
-            "use ${file:/path} in the configuration, FENCEPOST_BACKEND, or the server's own password file",
-        );
+    match cli.global.backend() {
+        Ok(Some(url)) if url.has_password() => {
+            printer.warn("everybody on this host can read the password in --backend");
+            printer.hint("use ${file:/path} in the configuration, FENCEPOST_BACKEND, or the server's own password file");
+        }
+        Ok(_) => {}
+        Err(error) => return place::fail(&error, printer),
     }
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args, printer),

@@ -39,27 +39,25 @@ impl Place {
     /// # Errors
     /// The exit code; the reason has been printed.
     pub(crate) fn of(global: &Global, locks: &[LockName], printer: Printer) -> Result<Vec<Self>, Exit> {
+        let flag = global.backend().map_err(|error| fail(&error, printer))?;
         let policy =
             Policy::find(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
         let variable = variable().map_err(|error| fail(&error, printer))?;
-        locks
-            .iter()
-            .map(|lock| Self::of_one(global, policy.as_ref(), variable.as_ref(), lock, printer))
-            .collect()
+        let one = |lock| Self::of_one(flag.as_ref(), policy.as_ref(), variable.as_ref(), lock, printer);
+        locks.iter().map(one).collect()
     }
 
     fn of_one(
-        global: &Global,
+        flag: Option<&BackendUrl>,
         policy: Option<&Policy>,
         variable: Option<&BackendUrl>,
         lock: &LockName,
         printer: Printer,
     ) -> Result<Self, Exit> {
-        let choose =
-            |policy: &Policy| policy.choose_in(&Surroundings::of_process(), lock, global.backend.as_ref());
+        let choose = |policy: &Policy| policy.choose_in(&Surroundings::of_process(), lock, flag);
         let choice =
             policy.map(choose).transpose().map_err(|error| misconfigured(&error, printer))?.flatten();
-        if let Some(url) = &global.backend {
+        if let Some(url) = flag {
             return Ok(Self { url: url.clone(), source: Source::Flag, choice });
         }
         if let (Some(choice), Some(policy)) = (choice, policy) {
@@ -84,8 +82,8 @@ impl Place {
     /// The exit code; the reason has been printed.
     pub(crate) fn all(global: &Global, printer: Printer) -> Result<Vec<Self>, Exit> {
         let one = |url: BackendUrl, source| vec![Self { url, source, choice: None }];
-        if let Some(url) = &global.backend {
-            return Ok(one(url.clone(), Source::Flag));
+        if let Some(url) = global.backend().map_err(|error| fail(&error, printer))? {
+            return Ok(one(url, Source::Flag));
         }
         let policy =
             Policy::find(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
@@ -115,6 +113,11 @@ impl Place {
     /// The locks that are kept there.
     pub(crate) fn connect(&self) -> Result<Locks> {
         fencepost::connect_url(&self.url, &Clock::system())
+    }
+
+    /// Whether a rule of the configuration decided it.
+    pub(crate) fn is_by_rule(&self) -> bool {
+        matches!(self.source, Source::Rule { .. })
     }
 
     /// The rule's ttl.
@@ -149,6 +152,6 @@ pub(crate) fn fail(error: &Error, printer: Printer) -> Exit {
 
 /// Prints an error of the configuration; its exit code.
 pub(crate) fn misconfigured(error: &fencepost_policy::ConfigError, printer: Printer) -> Exit {
-    printer.error(error);
+    printer.misconfigured(error);
     Exit::CONFIG
 }

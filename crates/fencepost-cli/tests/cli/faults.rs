@@ -3,6 +3,7 @@
 //! `file:` keeps the lock in the kernel; `memory:` is not shared between processes, but its leases run out, so that
 //! what must happen before a deadline can be seen with it.
 
+use std::io::Write;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -222,7 +223,9 @@ fn cleaner_of_lock_files_lets_no_second_holder_in() {
 fn lease_of_a_killed_runner_is_given_back_by_the_guardian() {
     let home = Home::new();
     let url = format!("file:{}?test_ttl=on", home.locks().display());
-    let run = home.start([
+    let trace =
+        ["-f", "-qq", "-s", "10000", "-e", "trace=execve", "-o", "trace", env!("CARGO_BIN_EXE_fencepost")];
+    let run = [
         "run",
         "--backend",
         &url,
@@ -232,31 +235,69 @@ fn lease_of_a_killed_runner_is_given_back_by_the_guardian() {
         "--",
         "sh",
         "-c",
-        "echo >held; sleep 60",
-    ]);
-    home.await_file("held");
-    assert_ne!(std::fs::read_to_string(home.locks().join("demo.lock")).unwrap(), "");
-    let command_lines = home.shell("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '").stdout;
-    run.kill();
-    eventually("the lease given back", || {
-        std::fs::read_to_string(home.locks().join("demo.lock")).unwrap().is_empty()
-    });
-    assert!(!command_lines.contains("handover"));
+        "echo $PPID >guardian; sleep 60",
+    ];
+    let traced = Running::of(home.command("strace").args(trace).args(run));
+    home.await_line("guardian");
+    let line = || std::fs::read_to_string(home.locks().join("demo.lock")).unwrap();
+    let holder = serde_json::from_str::<Value>(&line()).unwrap()["holder"].as_str().unwrap().to_owned();
+    send(child_of(traced.pid()), Signal::KILL);
+    eventually("the lease given back", || line().is_empty());
+    let programs = home.read("trace");
+    assert!(programs.contains("\"give-back\""), "{programs}");
+    assert!(!programs.contains(&holder), "what is given back is not in any argument: {programs}");
+    traced.ends();
 }
 
 #[test]
 fn term_at_a_random_moment_leaves_nothing() {
     let home = Home::new();
     home.run(["run", "demo", "--", "true"]).exits(0);
+    let mark = format!("{}.{}", 1000 + std::process::id() % 1000, now_micros());
     for round in 0..100_u64 {
-        let run = home.start(["run", "demo", "--", "sleep", "30"]);
-        sleep(Duration::from_micros(round * 60));
+        let run = home.start(["run", "demo", "--", "sleep", &mark]);
+        sleep(Duration::from_micros(round * 200));
         run.signal(if round % 2 == 0 { Signal::TERM } else { Signal::KILL });
-        let pid = run.pid();
         drop(run.ends());
         home.run(["run", "--wait", "10s", "demo", "--", "true"]).exits(0);
-        assert!(!is_alive(pid), "round {round}");
     }
+    let everything = home.shell("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '").stdout;
+    assert!(!everything.contains(&mark), "a command or its guardian lives on");
+}
+
+#[test]
+fn full_pipe_of_messages_does_not_keep_the_command_from_being_stopped() {
+    let home = Home::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    (&writer).write_all(&[b'x'; 4096]).unwrap();
+    let mut command = home.fencepost(["-v", "run", "--max-runtime", "300ms", "demo", "--", "sleep", "60"]);
+    let mut run = command.stderr(writer).spawn().unwrap();
+    eventually("the end of the run", || run.try_wait().unwrap().is_some());
+    assert_eq!(run.wait().unwrap().code(), Some(124));
+    drop(reader);
+}
+
+#[test]
+fn record_that_another_process_keeps_locked_does_not_hold_up_a_try() {
+    let home = Home::new();
+    home.run(["run", "demo", "--", "true"]).exits(0);
+    let record = home.locks().join("demo.tok");
+    let _locked =
+        Running::of(home.command("flock").arg(&record).args(["sh", "-c", "echo >locked; sleep 60"]));
+    home.await_file("locked");
+    home.run(["run", "-n", "demo", "--", "true"]).exits(69);
+    let waiter = home.start(["run", "demo", "--", "true"]);
+    sleep(Duration::from_millis(300));
+    waiter.signal(Signal::TERM);
+    waiter.ends().exits(143);
+}
+
+#[test]
+fn record_replaced_just_before_the_end_is_a_lost_lease() {
+    let home = Home::new();
+    let script = "rm state/fencepost/demo.tok";
+    home.run(["run", "demo", "--", "sh", "-c", script]).exits(76);
 }
 
 #[test]

@@ -139,3 +139,26 @@ fn rule_weaker_than_its_own_answers_is_refused() {
     home.write("fencepost.toml", &format!("{rule}accept_risk = \"one host until March\"\n"));
     home.run(["run", "a", "--", "true"]).exits(0);
 }
+
+#[test]
+fn check_finds_what_a_run_would_refuse() {
+    let home = Home::new();
+    let rule = "[[locks]]\nmatch = \"**\"\nbackend = \"x\"\n";
+    for (backend, rest) in [("file:", "require = \"durable\"\n"), ("redis://cache/0", "")] {
+        home.write("fencepost.toml", &format!("[backends.x]\nurl = \"{backend}\"\n{rule}{rest}"));
+        home.run(["config", "check"]).exits(78);
+        home.run(["run", "a", "--", "true"]).exits(78);
+        let checked: Value =
+            serde_json::from_str(&home.run(["config", "check", "--json"]).exits(78).stdout).unwrap();
+        assert_eq!(
+            (&checked["sound"], &checked["findings"][0]["severity"]),
+            (&false.into(), &"error".into())
+        );
+    }
+    home.write(
+        "fencepost.toml",
+        &format!("[backends.x]\nurl = \"file:?fsync=on\"\n{rule}require = \"durable\"\n"),
+    );
+    home.run(["config", "check"]).exits(0);
+    home.run(["run", "a", "--", "true"]).exits(0);
+}

@@ -78,12 +78,12 @@ impl Home {
         serde_json::from_str(&self.read(name)).unwrap()
     }
 
-    /// Waits until a file has a whole line in it.
     /// Waits until a file is there.
     pub(crate) fn await_file(&self, name: &str) {
         eventually(name, || self.path(name).exists());
     }
 
+    /// Waits until a file has a whole line in it.
     pub(crate) fn await_line(&self, name: &str) -> String {
         eventually(&format!("a line in {name}"), || self.read(name).ends_with('\n'));
         self.read(name).trim().to_owned()

@@ -59,19 +59,24 @@ pub(super) fn wait(
 /// Acquires, and tries again for a while where the backend cannot be reached.
 async fn persistently(locks: &[Lock], patience: Wait, printer: Printer) -> Result<Vec<Lease>> {
     let clock = Clock::system();
-    let give_up_at = clock.now().after(UNREACHABLE_FOR);
-    let give_up_at = patience.give_up_at(clock.now()).map_or(give_up_at, |at| at.min(give_up_at));
-    let mut told = false;
+    let mut failing_since = None;
     loop {
-        match Lock::acquire_all(locks, patience).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && clock.now() < give_up_at => {
-                if !std::mem::replace(&mut told, true) {
-                    printer.note(format_args!("{error}; trying again"));
-                }
-                clock.sleep(PAUSE + clock.jitter(PAUSE)).await;
-            }
+        let tried_at = clock.now();
+        let error = match Lock::acquire_all(locks, patience).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => error,
             outcome => return outcome,
+        };
+        // A wait that went well for a while is no failure; the first one after it counts anew.
+        let waited_well = clock.now().since(tried_at) >= UNREACHABLE_FOR;
+        let since = *failing_since.take_if(|_| waited_well).get_or_insert_with(|| clock.now());
+        let give_up_at = since.after(UNREACHABLE_FOR);
+        if clock.now() >= patience.give_up_at(tried_at).map_or(give_up_at, |at| at.min(give_up_at)) {
+            return Err(error);
         }
+        if failing_since.replace(since).is_none() {
+            printer.note(format_args!("{error}; trying again"));
+        }
+        clock.sleep(PAUSE + clock.jitter(PAUSE)).await;
     }
 }
 

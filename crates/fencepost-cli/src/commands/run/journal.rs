@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,6 +45,9 @@ impl Journal {
     pub(super) fn open(args: &Run, printer: Printer) -> Result<Self, Exit> {
         let mut appending = File::options();
         let mut replacing = File::options();
+        // A pipe that nobody reads must not hold up a process that guards a command.
+        appending.custom_flags(libc::O_NONBLOCK);
+        replacing.custom_flags(libc::O_NONBLOCK);
         let events = open(args.events.as_deref(), appending.append(true).create(true), "--events", printer)?;
         let replacing = replacing.write(true).create(true).truncate(true);
         let report = open(args.report.as_deref(), replacing, "--report", printer)?;

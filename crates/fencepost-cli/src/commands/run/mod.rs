@@ -12,8 +12,9 @@ mod watch;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use fencepost::{Clock, ErrorKind, FencingToken, HolderId, Lease, Lock, Result, release_all};
+use fencepost::{Clock, ErrorKind, FencingToken, HolderId, Lease, Lock, Moment, Result, release_all, until};
 use futures_executor::block_on;
 
 use acquire::Waited;
@@ -50,6 +51,9 @@ fn prepare(global: &Global, args: &Run, printer: Printer) -> Result<(Plan, Journ
     Ok((plan, journal))
 }
 
+/// How long the end of a run waits for the clean-up of a wait that was ended.
+const SETTLE_MOST: Duration = Duration::from_secs(2);
+
 /// One run.
 struct Job<'a> {
     args: &'a Run,
@@ -68,6 +72,7 @@ impl Job<'_> {
         let inbox = Inbox::new(channel, &signals)?;
         let ending = self.hold(&guardian, &inbox, &terminal)?;
         guardian.dismiss();
+        self.settle();
         let report = Report::new(&self.plan, &self.grants, &ending, &self.times);
         self.journal.report(&report);
         Ok(ending.exit)
@@ -90,14 +95,31 @@ impl Job<'_> {
         };
         let granted_at = clock.now();
         self.acquired(&leases);
-        self.start(inbox, &leases, &pending)?;
+        let ending = match self.start(inbox, &leases, &pending) {
+            Err(ending) => ending,
+            Ok(()) => self.watch(guardian, inbox, terminal, &leases, &reporter, granted_at),
+        };
+        let ending = self.release(leases, ending);
+        self.times.held = Some(clock.now().since(granted_at));
+        Ok(ending)
+    }
+
+    fn watch(
+        &mut self,
+        guardian: &Guardian,
+        inbox: &Inbox,
+        terminal: &Terminal,
+        leases: &[Lease],
+        reporter: &Reporter,
+        granted_at: Moment,
+    ) -> Ending {
         let watch = Watch {
             command: &self.args.command,
             guardian,
             inbox,
             terminal,
-            leases: &leases,
-            reporter: &reporter,
+            leases,
+            reporter,
             journal: &mut self.journal,
             printer: self.printer,
             on_lost: self.args.on_lost,
@@ -107,23 +129,30 @@ impl Job<'_> {
             lost: None,
             timed_out: false,
         };
-        let ending = watch.run()?;
-        let ending = self.release(leases, ending);
-        self.times.held = Some(clock.now().since(granted_at));
-        Ok(ending)
+        watch.run()
+    }
+
+    /// Waits until what was dropped on the way has been given back, but not for a store that does not answer.
+    fn settle(&self) {
+        let clock = Clock::system();
+        let give_up_at = Some(clock.now().after(SETTLE_MOST));
+        if block_on(until(&clock, give_up_at, clock.settled())).is_none() {
+            self.printer
+                .warn("the backend did not confirm that all was given back; the ttl bounds what is left");
+        }
     }
 
     fn locks(&self, reporter: &Arc<Reporter>) -> Result<Vec<Lock>> {
         let lock = |target: &plan::Target| {
             let observer: Arc<dyn fencepost::Observer> = Arc::<Reporter>::clone(reporter);
-            target.lock(self.args, self.plan.grace, observer)
+            target.lock(self.args, self.plan.explicit_grace(), observer)
         };
         self.plan.targets.iter().map(lock).collect()
     }
 
     fn wait(&mut self, locks: &[Lock], inbox: &Inbox, pending: &mut Vec<i32>) -> io::Result<Waited> {
+        self.plan.announce(self.printer);
         for target in &self.plan.targets {
-            target.announce(self.printer);
             self.journal.event("waiting", &target.name, None, None);
         }
         let patience = self.plan.patience(self.args.no_wait, &Clock::system());
@@ -135,7 +164,12 @@ impl Job<'_> {
             Waited::Interrupted(signal) => Ending::new(Outcome::Interrupted, Exit::signalled(*signal)),
             Waited::Failed(error) => {
                 self.explain_failure(error);
-                Ending::failed(error, Exit(self.args.conflict_exit_code))
+                let ending = Ending::failed(error, Exit(self.args.conflict_exit_code));
+                if self.plan.is_misconfigured(error) {
+                    Ending { exit: Exit::CONFIG, ..ending }
+                } else {
+                    ending
+                }
             }
             Waited::Granted(_) | Waited::GuardianGone => {
                 self.printer.error("the guardian has died; the command was not started");
@@ -171,25 +205,55 @@ impl Job<'_> {
         }
     }
 
-    fn start(&self, inbox: &Inbox, leases: &[Lease], pending: &[i32]) -> io::Result<()> {
+    /// Has the guardian start the command. A guardian that is gone is seen by whoever watches.
+    fn start(&self, inbox: &Inbox, leases: &[Lease], pending: &[i32]) -> Result<(), Ending> {
+        let grace = self.grace(leases)?;
         let descriptors = leases.iter().flat_map(Lease::descriptors);
-        let (fds, inheritable) = descriptors.map(|one| (one.fd.as_fd(), one.inheritable)).unzip();
+        let (fds, inheritable): (Vec<_>, _) =
+            descriptors.map(|one| (one.fd.as_fd(), one.inheritable)).unzip();
+        let start = Start {
+            environment: self.environment(leases),
+            deadline: earliest(leases).moment().map(Moment::as_nanos),
+            grace_ms: super::state::milliseconds(grace),
+            only_warn: self.args.on_lost == OnLost::Warn,
+            inheritable,
+            give_back: self.give_back(leases),
+        };
+        match inbox.channel().send(&ToGuardian::Start(start), &fds) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                self.printer.error(format_args!("the command cannot be started: {error}"));
+                return Err(Ending::new(Outcome::Unavailable, Exit::UNAVAILABLE));
+            }
+            _ => {}
+        }
+        for signal in pending {
+            let _ = inbox.channel().send(&ToGuardian::Signal(*signal), &[]);
+        }
+        Ok(())
+    }
+
+    /// The time between SIGTERM and SIGKILL, by the leases that were really granted, if they are still believed in.
+    fn grace(&self, leases: &[Lease]) -> Result<Duration, Ending> {
+        if let Some(error) = leases.iter().find_map(|lease| lease.check().err()) {
+            self.printer.failure(&error);
+            return Err(Ending::lost(outcome::reason(&error)));
+        }
+        for (target, lease) in self.plan.targets.iter().zip(leases) {
+            target.note_other_ttl(lease, self.printer);
+        }
+        let granted = leases.iter().filter_map(Lease::ttl).min();
+        self.plan
+            .grace(granted)
+            .map_err(|error| Ending::new(Outcome::Unavailable, fail(&error, self.printer)))
+    }
+
+    fn give_back(&self, leases: &[Lease]) -> Vec<GiveBack> {
         let targets = self.plan.targets.iter().zip(leases);
         let give_back = targets.filter_map(|(target, lease)| {
             let url = target.place.url.expose().to_owned();
             lease.handover().map(|handover| GiveBack { url, handover: handover.clone() })
         });
-        let start = Start {
-            environment: self.environment(leases),
-            deadline: earliest(leases).moment().map(fencepost::Moment::as_nanos),
-            grace_ms: super::state::milliseconds(self.plan.grace),
-            only_warn: self.args.on_lost == OnLost::Warn,
-            inheritable,
-            give_back: give_back.collect(),
-        };
-        let fds: Vec<_> = fds;
-        inbox.channel().send(&ToGuardian::Start(start), &fds)?;
-        pending.iter().try_for_each(|signal| inbox.channel().send(&ToGuardian::Signal(*signal), &[]))
+        give_back.collect()
     }
 
     /// What the command learns, over any inherited value.
@@ -216,7 +280,13 @@ impl Job<'_> {
         let names: Vec<_> = leases.iter().map(|lease| lease.lock().clone()).collect();
         let errors = block_on(release_all(leases));
         for (name, grant) in names.iter().zip(self.grants.clone()) {
-            self.journal.event("released", name, Some(grant), None);
+            let error = errors.iter().find(|error| error.lock() == Some(name));
+            let (event, detail) = match error {
+                None => ("released", None),
+                Some(error) if error.kind() == ErrorKind::Lost => ("lost", Some(outcome::reason(error))),
+                Some(_) => ("release_failed", None),
+            };
+            self.journal.event(event, name, Some(grant), detail);
         }
         if ending.outcome == Outcome::Lost {
             return ending;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost::{
-    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, Lock, LockName, Locks, Observer, Result, Wait,
+    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, Lease, Lock, LockName, Locks, Observer, Result, Wait,
 };
 
 use crate::args::{Global, Run};
@@ -16,8 +16,8 @@ use crate::printer::Printer;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) targets: Vec<Target>,
-    pub(super) wait: Option<Duration>,
-    pub(super) grace: Duration,
+    wait: Option<Duration>,
+    grace: Option<Duration>,
 }
 
 /// One lock, and where it is.
@@ -48,11 +48,53 @@ impl Plan {
         let graces = places.iter().filter_map(|place| place.choice.as_ref()?.grace);
         let grace = args.grace.or_else(|| graces.min());
         refuse_long_grace(grace, shortest).map_err(|error| fail(&error, printer))?;
-        let grace = grace.unwrap_or_else(|| fencepost::default_grace(shortest));
+        let fences = args.fences().map_err(|error| fail(&error, printer))?;
         let targets = args.locks.iter().cloned().zip(places);
-        let targets = targets.map(|(name, place)| Target::new(name, ttl(&place), place, &args.fence));
-        let targets = targets.collect::<Result<Vec<_>>>().map_err(|error| fail(&error, printer))?;
-        Ok(Self { targets, wait, grace })
+        let targets = targets.map(|(name, place)| {
+            let misconfigured = place.is_by_rule();
+            Target::new(name, ttl(&place), place, &fences).map_err(|error| {
+                let exit = fail(&error, printer);
+                if misconfigured { Exit::CONFIG } else { exit }
+            })
+        });
+        Ok(Self { targets: targets.collect::<Result<_, _>>()?, wait, grace })
+    }
+
+    /// The time between SIGTERM and SIGKILL that was asked for, with what it takes to end what is left then.
+    pub(super) fn explicit_grace(&self) -> Option<Duration> {
+        self.grace
+    }
+
+    /// The time between SIGTERM and SIGKILL for the shortest ttl that was granted.
+    ///
+    /// # Errors
+    /// When the one that was asked for is more than half of it.
+    pub(super) fn grace(&self, granted: Option<Duration>) -> Result<Duration> {
+        let ttl = granted
+            .unwrap_or_else(|| self.targets.iter().map(|target| target.ttl).min().unwrap_or(DEFAULT_TTL));
+        refuse_long_grace(self.grace, ttl)?;
+        Ok(self.grace.unwrap_or_else(|| fencepost::default_grace(ttl)))
+    }
+
+    /// Whether `error` comes from what a rule says, and not from the command line.
+    pub(super) fn is_misconfigured(&self, error: &Error) -> bool {
+        let by_rule = |lock: &LockName| {
+            self.targets.iter().any(|target| target.name == *lock && target.place.is_by_rule())
+        };
+        matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidArgument)
+            && error.lock().is_some_and(by_rule)
+    }
+
+    /// Says where the locks are, always where the user may not expect it: a directory that is about to be made.
+    pub(super) fn announce(&self, printer: Printer) {
+        let mut told = Vec::new();
+        for target in &self.targets {
+            let place = target.locks.to_string();
+            if !told.contains(&place) {
+                target.announce(printer);
+                told.push(place);
+            }
+        }
     }
 
     /// How long to wait, from now.
@@ -75,10 +117,17 @@ impl Target {
     }
 
     /// The lock with all its options.
-    pub(super) fn lock(&self, args: &Run, grace: Duration, observer: Arc<dyn Observer>) -> Result<Lock> {
+    pub(super) fn lock(
+        &self,
+        args: &Run,
+        grace: Option<Duration>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Lock> {
         let label = crate::label::of(&args.command);
-        let mut lock =
-            self.locks.lock(self.name.as_str())?.ttl(self.ttl).grace(grace).label(label).observer(observer);
+        let mut lock = self.locks.lock(self.name.as_str())?.ttl(self.ttl).label(label).observer(observer);
+        if let Some(grace) = grace {
+            lock = lock.grace(grace);
+        }
         if let Some(at_least) = args.at_least {
             lock = lock.at_least(at_least);
         }
@@ -96,8 +145,14 @@ impl Target {
         self.locks.profile().scope.describe()
     }
 
-    /// Says where the lock is, always where the user may not expect it: a directory that is about to be made.
-    pub(super) fn announce(&self, printer: Printer) {
+    /// A server that grants another ttl than was asked for is obeyed, and the user is told.
+    pub(super) fn note_other_ttl(&self, lease: &Lease, printer: Printer) {
+        if let Some(granted) = lease.ttl().filter(|granted| *granted != self.ttl) {
+            printer.note(format_args!("{}: a ttl of {granted:?} was granted, not {:?}", self.name, self.ttl));
+        }
+    }
+
+    fn announce(&self, printer: Printer) {
         let line = format!("{} is kept in {}: it holds for {}", self.name, self.locks, self.reach());
         if self.place.directory().is_some_and(|directory| !directory.is_dir()) {
             printer.note(format_args!("{line} (making the directory)"));
@@ -110,11 +165,25 @@ impl Target {
 /// The guardian gets two descriptors a lock in one message, and the command one variable with all names.
 const MOST_LOCKS: usize = 100;
 
+/// What a grant takes in that variable, beside the lock's name.
+const ONE_GRANT: usize = 100;
+
+/// The longest value of a variable that Linux passes on is 128 KiB, with its name.
+const LONGEST_VARIABLE: usize = 127 * 1024;
+
 fn refuse_many(locks: &[LockName]) -> Result<()> {
-    if locks.len() <= MOST_LOCKS {
-        return Ok(());
+    if locks.len() > MOST_LOCKS {
+        return Err(wrong(format!(
+            "{} locks are more than the {MOST_LOCKS} that one run can hold",
+            locks.len()
+        )));
     }
-    Err(wrong(format!("{} locks are more than the {MOST_LOCKS} that one run can hold", locks.len())))
+    let written =
+        locks.iter().map(|lock| serde_json::to_string(lock).map_or(0, |text| text.len()) + ONE_GRANT);
+    if written.sum::<usize>() > LONGEST_VARIABLE {
+        return Err(wrong("the names are longer than what one environment variable can hold".to_owned()));
+    }
+    Ok(())
 }
 
 fn refuse_twice(locks: &[LockName]) -> Result<()> {

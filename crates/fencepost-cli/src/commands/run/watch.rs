@@ -44,19 +44,21 @@ enum End {
     NotStarted(i32),
     /// The guardian could not say.
     GuardianGone,
+    /// The guardian has not ended it in time, and was replaced.
+    Overdue,
 }
 
 impl Watch<'_> {
     /// Watches until nothing of the command is left.
-    ///
-    /// # Errors
-    /// When the kernel refuses what is needed to watch; the command has been ended then.
-    pub(super) fn run(mut self) -> io::Result<Ending> {
-        let end = self.until_end();
-        if end.is_err() {
-            self.replace_guardian();
+    pub(super) fn run(mut self) -> Ending {
+        match self.until_end() {
+            Ok(end) => self.ending(&end),
+            Err(error) => {
+                self.replace_guardian();
+                self.printer.error(format_args!("the system refuses what it takes to watch: {error}"));
+                Ending::new(Outcome::Unavailable, Exit::UNAVAILABLE)
+            }
         }
-        Ok(self.ending(&end?))
     }
 
     fn until_end(&mut self) -> io::Result<End> {
@@ -81,7 +83,7 @@ impl Watch<'_> {
                 }
                 Heard::Alarm if self.backstop().is_some_and(|at| Clock::system().now() >= at) => {
                     self.replace_guardian();
-                    return Ok(End::GuardianGone);
+                    return Ok(End::Overdue);
                 }
                 Heard::Alarm => self.time_out(),
                 Heard::Bell => {}
@@ -110,11 +112,18 @@ impl Watch<'_> {
         let _ = self.inbox.channel().send(message, &[]);
     }
 
+    /// Has the command ended. A guardian that cannot even be told is not going to do it.
+    fn stop(&mut self, why: &str) {
+        if self.inbox.channel().send(&ToGuardian::Stop, &[]).is_err() {
+            self.guardian.end();
+        }
+        self.all("stopping", Some(why));
+    }
+
     fn lose(&mut self, error: Error) {
         if self.on_lost == OnLost::Stop {
+            self.stop(reason(&error));
             self.printer.error(format_args!("{error}; stopping the command"));
-            self.all("stopping", Some(reason(&error)));
-            self.tell(&ToGuardian::Stop);
         } else {
             self.printer.error(format_args!("{error}; the command runs on, only a fence protects from it"));
         }
@@ -124,10 +133,9 @@ impl Watch<'_> {
     fn time_out(&mut self) {
         if self.stop_at.is_some_and(|at| Clock::system().now() >= at) && !self.timed_out {
             self.timed_out = true;
+            self.stop("max_runtime");
             let limit = humantime::format_duration(self.max_runtime.unwrap_or_default());
             self.printer.note(format_args!("the command has run for {limit}; stopping it"));
-            self.all("stopping", Some("max_runtime"));
-            self.tell(&ToGuardian::Stop);
         }
     }
 
@@ -150,12 +158,7 @@ impl Watch<'_> {
                     .note(format_args!("the command has ended; the lock is still held, by its pid {pids}"));
                 self.all("lingering", Some(&pids));
             }
-            ToRunner::Unkillable(pids) => {
-                let pids = numbers(pids);
-                self.printer
-                    .error(format_args!("SIGKILL has not ended pid {pids}; the lock is not given back"));
-                self.all("unkillable", Some(&pids));
-            }
+            ToRunner::Unkillable(pids) => self.unkillable(pids),
             ToRunner::Ended(_) | ToRunner::NotStarted(_) => {}
         }
     }
@@ -221,7 +224,12 @@ impl Watch<'_> {
     fn ending(&mut self, end: &End) -> Ending {
         let (status, by_deadline) = match end {
             End::NotStarted(error) => return self.not_started(*error),
-            End::GuardianGone => return self.guardian_died(),
+            End::GuardianGone => {
+                return self.replaced("guardian_died", "the guardian of the command has died");
+            }
+            End::Overdue => {
+                return self.replaced("deadline", "the guardian has not ended the command in time");
+            }
             End::Ended(ended) => (ended.status, ended.by_deadline),
         };
         if let Some(error) = self.lost.take() {
@@ -251,13 +259,14 @@ impl Watch<'_> {
         Ending::new(Outcome::Ran, exit)
     }
 
-    fn guardian_died(&mut self) -> Ending {
+    /// The command was ended in the guardian's place.
+    fn replaced(&mut self, why: &str, what: &str) -> Ending {
         if let Some(group) = self.group {
             self.terminal.take_back(group);
         }
-        self.printer.error("the guardian of the command has died or was stopped; the command was killed");
-        self.all("stopping", Some("guardian_died"));
-        Ending::lost("guardian_died")
+        self.all("stopping", Some(why));
+        self.printer.error(format_args!("{what}; the command was killed"));
+        Ending::lost(why)
     }
 }
 
