@@ -39,7 +39,7 @@ pub use lease::Lease;
 pub use lock::{DEFAULT_TTL, Lock, Locks, release_all};
 pub use memory::MemoryBackend;
 pub use name::{LockName, NamePrefix};
-pub use poll::{Raced, race, until};
+pub use poll::{Raced, arm, race, until};
 pub use profile::{Expiry, Loss, Profile, Scope, Tokens, Waiting};
 pub use token::{FencingToken, HolderId};
 pub use url::BackendUrl;

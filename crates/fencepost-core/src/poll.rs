@@ -10,12 +10,13 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
 use crate::clock::{Clock, Moment, Timers, lock};
@@ -137,7 +138,8 @@ impl Executor {
         loop {
             self.run_ready(&mut tasks, &waker);
             self.timers.fire(Clock::system().now());
-            arm(alarm, self.timers.next());
+            let armed = arm(alarm, self.timers.next());
+            debug_assert!(armed.is_ok(), "a time that is left is a valid timer");
             let mut ready = [PollFd::new(bell, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];
             // An interrupted wait only means that we look again.
             let _ = rustix::event::poll(&mut ready, None);
@@ -200,15 +202,17 @@ impl Wake for Executor {
     }
 }
 
-/// A kernel timer on `CLOCK_BOOTTIME` that goes off at `at`, or not at all.
-fn arm(alarm: &OwnedFd, at: Option<Moment>) {
-    let at = at.map_or(0, |at| at.as_nanos().max(1));
-    let seconds = i64::try_from(at / 1_000_000_000).unwrap_or(i64::MAX);
-    let nanoseconds = i64::try_from(at % 1_000_000_000).unwrap_or(0);
-    let value = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-    let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-    let armed = rustix::time::timerfd_settime(alarm, TimerfdTimerFlags::ABSTIME, &timer);
-    debug_assert!(armed.is_ok(), "an absolute time is a valid timer");
+/// Sets a kernel timer on `CLOCK_BOOTTIME`, which counts a suspend, to go off at `at`, or never.
+///
+/// It is set by the time that is left, and not by the moment: the kernel's clock may be another one than ours where
+/// somebody shifts ours.
+pub fn arm(timer: &impl AsFd, at: Option<Moment>) -> io::Result<()> {
+    let left = at.map(|at| at.since(Clock::system().now()).max(Duration::from_nanos(1))).unwrap_or_default();
+    let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+    let value = Timespec { tv_sec: seconds, tv_nsec: i64::from(left.subsec_nanos()) };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+    rustix::time::timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+    Ok(())
 }
 
 /// Which of two futures ended first.

@@ -1,5 +1,6 @@
 //! The backend: acquiring, looking, lifting.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -126,21 +127,22 @@ impl FileBackend {
         wait.give_up_at(now).map_or_else(|| now.after(CHANGE_MOST), |at| at.max(least))
     }
 
-    fn state(&self, table: &LockTable, name: LockName) -> LockState {
+    fn state(&self, table: &LockTable, name: LockName) -> Result<LockState> {
         let paths = self.directory.paths(&name);
         let mut state = LockState::free(name);
         let own = i32::try_from(std::process::id()).unwrap_or_default();
-        let (ours, others): (Vec<_>, Vec<_>) = table.waiters(&paths).into_iter().partition(|pid| *pid == own);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            table.waiters(&paths)?.into_iter().partition(|pid| *pid == own);
         let ours = ours.into_iter().take(queue::waiting(&paths));
         state.waiters = others.into_iter().chain(ours).map(describe).collect();
-        if table.is_held(&paths) {
+        if table.is_held(&paths)? {
             state.status = Status::Held;
             let line = HolderLine::read(&paths.lock);
             state.since_micros = line.as_ref().and_then(HolderLine::since_micros);
             state.holder = line.as_ref().map(|line| line.holder);
             state.token = line.as_ref().map(|line| line.token);
             state.label = line.map(|line| line.label);
-            return state;
+            return Ok(state);
         }
         let record = File::open(&paths.token).and_then(|file| TokenRecord::read(&file)).unwrap_or_default();
         let rest = record.rests_until.saturating_sub(self.clock.wall_micros());
@@ -150,15 +152,20 @@ impl FileBackend {
             state.token = HolderLine::read(&paths.lock).map(|line| line.token).or_else(|| record.last());
             state.remaining = Some(Duration::from_micros(rest));
         }
-        state
+        Ok(state)
     }
 
+    /// The names of all locks, by either of their files: a cleaner may have removed one.
     fn names(&self) -> Result<Vec<LockName>> {
         let path = self.directory.path();
         let entries = std::fs::read_dir(path)
             .map_err(|error| failure("list the directory of the locks", path, error))?;
         let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<_> = files.filter_map(|file| self.name_of(file.strip_suffix(".lock")?)).collect();
+        let spelled = files.filter_map(|file| {
+            file.strip_suffix(".lock").or_else(|| file.strip_suffix(".tok")).map(ToOwned::to_owned)
+        });
+        let spelled: BTreeSet<String> = spelled.collect();
+        let mut names: Vec<_> = spelled.iter().filter_map(|spelled| self.name_of(spelled)).collect();
         names.sort();
         Ok(names)
     }
@@ -240,14 +247,15 @@ impl Backend for FileBackend {
 
     async fn inspect(&self, name: &LockName) -> Result<LockState> {
         let table = LockTable::read(&self.directory)?;
-        Ok(table.map_or_else(|| LockState::free(name.clone()), |table| self.state(&table, name.clone())))
+        table.map_or_else(|| Ok(LockState::free(name.clone())), |table| self.state(&table, name.clone()))
     }
 
     async fn list(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
         let Some(table) = LockTable::read(&self.directory)? else { return Ok(Vec::new()) };
         let names = self.names()?.into_iter().filter(|name| prefix.matches(name));
-        let states = names.map(|name| self.state(&table, name));
-        Ok(states.filter(|state| state.status != Status::Free).collect())
+        let mut states = names.map(|name| self.state(&table, name)).collect::<Result<Vec<_>>>()?;
+        states.retain(|state| state.status != Status::Free);
+        Ok(states)
     }
 
     async fn revoke(&self, name: &LockName, _: FencingToken, _: &str) -> Result<Revoked> {

@@ -120,11 +120,10 @@ impl Directory {
     /// Whoever may make files in the directory may use those that are there.
     fn share(&self, file: File, path: &Path) -> Result<File> {
         let shared = std::fs::metadata(&self.0).map(|metadata| metadata.mode() & 0o022).unwrap_or_default();
-        if shared != 0 {
-            let mode = 0o600 | shared | shared << 1;
-            let changed = file.set_permissions(std::fs::Permissions::from_mode(mode));
-            changed.map_err(|error| failure("share the lock's file", path, error))?;
-        }
+        // Whatever the umask says: a file that its owner cannot open would keep everybody from the lock.
+        let mode = 0o600 | shared | shared << 1;
+        let changed = file.set_permissions(std::fs::Permissions::from_mode(mode));
+        changed.map_err(|error| failure("share the lock's file", path, error))?;
         Ok(file)
     }
 }
@@ -138,7 +137,8 @@ fn shared_file_system(kind: u64) -> Option<&'static str> {
 
 fn options() -> std::fs::OpenOptions {
     let mut options = File::options();
-    options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options.read(true).write(true);
+    options.custom_flags(OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed());
     options
 }
 
@@ -147,7 +147,8 @@ fn regular(file: File, path: &Path) -> Result<File> {
         Ok(metadata) if metadata.is_file() => Ok(file),
         Ok(_) => {
             let what = format!("{} is not a regular file", path.display());
-            Err(Error::new(ErrorKind::Unexpected, "open the lock's file", what))
+            Err(Error::new(ErrorKind::Unavailable, "open the lock's file", what)
+                .hint("move it out of the way"))
         }
         Err(error) => Err(failure("open the lock's file", path, error)),
     }

@@ -2,14 +2,14 @@
 //!
 //! Invariant: a write that is torn by a crash leaves the other slot as it was. The layout is shared by all versions.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fencepost_core::{Clock, FencingToken, HolderId, LockName, Moment};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,8 @@ impl TokenRecord {
             return None;
         }
         Some(Self {
-            generation: number(8)?,
+            // No file has been written so often, and there is no next one.
+            generation: number(8).filter(|generation| *generation < u64::MAX)?,
             token: number(16)?,
             holder: slot[24..40].try_into().ok()?,
             rests_until: number(40)?,
@@ -124,6 +125,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// How long anybody waits at least for another's change of a file.
 pub(crate) const CHANGE_LEAST: Duration = Duration::from_millis(500);
 
+/// Neither following a link nor waiting for the other end of a pipe.
+const CAREFULLY: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
+
+/// A name has 1024 bytes, and each may be escaped; the rest is short.
+const LONGEST_LINE: u64 = 16 * 1024;
+
 /// Who holds the lock, in the lock's file; believed only while the lock is held.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HolderLine {
@@ -154,10 +161,18 @@ impl HolderLine {
         u64::try_from(since.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
     }
 
-    /// Reads the line, if there is a whole one.
+    /// Reads the line, if there is a whole one. Whoever may write the directory may have put anything in its place, so
+    /// it is read with care and shown without control characters.
     pub(crate) fn read(path: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(path).ok()?;
-        serde_json::from_str(text.lines().next()?).ok()
+        let mut options = File::options();
+        let file = options.read(true).custom_flags(CAREFULLY).open(path).ok()?;
+        let mut text = Vec::new();
+        file.metadata().ok().filter(Metadata::is_file)?;
+        file.take(LONGEST_LINE).read_to_end(&mut text).ok()?;
+        let line = text.split(|byte| *byte == b'\n').next()?;
+        let mut line: Self = serde_json::from_slice(line).ok()?;
+        line.label.retain(|letter| !letter.is_control());
+        Some(line)
     }
 
     /// Writes the line. It is for people, so a full disk does not keep anybody from the lock.

@@ -13,8 +13,17 @@ use fencepost_core::{Result, Waiter};
 
 use crate::directory::{Directory, Paths, failure};
 
-/// A file as the table names it: its device, and its inode.
-type Key = (u32, u32, u64);
+/// A file as the table names it, and which of the two kinds of kernel lock it has: the device, the inode, the kind.
+type Key = (u32, u32, u64, Kind);
+
+/// The two kinds of kernel lock that make a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    /// On the lock file, by `flock(2)`.
+    Flock,
+    /// On the token record, of an open file description.
+    Description,
+}
 
 /// All kernel locks on the files of one directory's file system.
 #[derive(Debug)]
@@ -52,23 +61,33 @@ impl LockTable {
 
     /// Whether somebody holds the lock. The token record counts too: its lock is seen from every container, and stays
     /// when a cleaner has removed the lock file.
-    pub(crate) fn is_held(&self, paths: &Paths) -> bool {
-        [&paths.lock, &paths.token].into_iter().any(|path| self.entry(path).is_some_and(|entry| entry.held))
+    ///
+    /// # Errors
+    /// When the files cannot be looked at: that is no reason to call a lock free.
+    pub(crate) fn is_held(&self, paths: &Paths) -> Result<bool> {
+        Ok(self.entries(paths)?.any(|entry| entry.held))
     }
 
     /// The processes that wait for the lock, in the table's order.
-    pub(crate) fn waiters(&self, paths: &Paths) -> Vec<i32> {
-        let files = [&paths.lock, &paths.token];
-        files
-            .into_iter()
-            .filter_map(|path| self.entry(path))
-            .flat_map(|entry| entry.waiters.clone())
-            .collect()
+    ///
+    /// # Errors
+    /// When the files cannot be looked at.
+    pub(crate) fn waiters(&self, paths: &Paths) -> Result<Vec<i32>> {
+        Ok(self.entries(paths)?.flat_map(|entry| entry.waiters.clone()).collect())
     }
 
-    fn entry(&self, path: &Path) -> Option<&Entry> {
-        let inode = std::fs::symlink_metadata(path).ok()?.ino();
-        self.files.get(&(self.device.0, self.device.1, inode))
+    fn entries(&self, paths: &Paths) -> Result<impl Iterator<Item = &Entry>> {
+        let lock = self.entry(&paths.lock, Kind::Flock)?;
+        let token = self.entry(&paths.token, Kind::Description)?;
+        Ok(lock.into_iter().chain(token))
+    }
+
+    fn entry(&self, path: &Path, kind: Kind) -> Result<Option<&Entry>> {
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(self.files.get(&(self.device.0, self.device.1, metadata.ino(), kind))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failure("look at the lock's file", path, error)),
+        }
     }
 }
 
@@ -76,12 +95,17 @@ impl LockTable {
 fn parse(line: &str) -> Option<(Key, bool, i32)> {
     let mut words = line.split_ascii_whitespace().skip(1).peekable();
     let waiting = words.next_if_eq(&"->").is_some();
-    let mut words = words.skip(3);
+    let kind = match words.next()? {
+        "FLOCK" => Kind::Flock,
+        "OFDLCK" => Kind::Description,
+        _ => return None,
+    };
+    let mut words = words.skip(2);
     let pid = words.next()?.parse().ok()?;
     let mut file = words.next()?.split(':');
     let mut device = || u32::from_str_radix(file.next()?, 16).ok();
     let (major, minor) = (device()?, device()?);
-    Some(((major, minor, file.next()?.parse().ok()?), waiting, pid))
+    Some(((major, minor, file.next()?.parse().ok()?, kind), waiting, pid))
 }
 
 /// The device as the table names it. `stat(2)` names another one on file systems with subvolumes or layers, so it is
@@ -121,10 +145,17 @@ mod tests {
     fn lines_of_the_table_are_read() {
         assert_eq!(
             parse("3: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF"),
-            Some(((0xfe, 0, 131), false, 4711))
+            Some(((0xfe, 0, 131, Kind::Flock), false, 4711))
         );
-        assert_eq!(parse("3: -> FLOCK  ADVISORY  WRITE 12 08:1f:9 0 EOF"), Some(((8, 31, 9), true, 12)));
-        assert_eq!(parse("7: OFDLCK ADVISORY  WRITE -1 00:1a:5 0 EOF"), Some(((0, 26, 5), false, -1)));
+        assert_eq!(
+            parse("3: -> FLOCK  ADVISORY  WRITE 12 08:1f:9 0 EOF"),
+            Some(((8, 31, 9, Kind::Flock), true, 12))
+        );
+        assert_eq!(
+            parse("7: OFDLCK ADVISORY  WRITE -1 00:1a:5 0 EOF"),
+            Some(((0, 26, 5, Kind::Description), false, -1))
+        );
+        assert_eq!(parse("7: POSIX  ADVISORY  WRITE 12 00:1a:5 0 EOF"), None);
         assert_eq!(parse("nonsense"), None);
     }
 }

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fencepost::Moment;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use fencepost::{Moment, arm};
+use rustix::time::{TimerfdClockId, TimerfdFlags};
 
 /// The timer; its descriptor is readable once it has gone off.
 #[derive(Debug)]
@@ -18,14 +18,7 @@ impl Alarm {
 
     /// Sets it to go off at `at`, or never; what was set before is forgotten.
     pub(super) fn set(&self, at: Option<Moment>) -> io::Result<()> {
-        // A value of zero would switch the timer off, so the clock's very start counts as a nanosecond after it.
-        let nanos = at.map_or(0, |at| at.as_nanos().max(1));
-        let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
-        let it_value =
-            Timespec { tv_sec: seconds, tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0) };
-        let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        rustix::time::timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &timer)?;
-        Ok(())
+        arm(&self.0, at)
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) fn keep_exit_statuses() {
     }
 }
 
+/// Where that cannot be told, for want of descriptors, nothing has been done yet that would start a thread.
 fn is_single_threaded() -> bool {
-    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+    std::fs::read_dir("/proc/self/task").map_or(true, |tasks| tasks.count() == 1)
 }

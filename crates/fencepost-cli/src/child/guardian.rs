@@ -164,14 +164,17 @@ impl Watch<'_> {
     fn run(mut self) -> Exit {
         self.tell(&ToRunner::Started(self.leader.pid.as_raw_pid()));
         loop {
+            // The clock is read before the messages: after a stop at any point here, a new deadline is heard of before
+            // the old one is acted on. And the signals are read before the children are looked at: what ends after
+            // that look leaves a signal that ends the sleep.
+            let now = Clock::system().now();
+            self.listen();
             self.look_at_leader();
             if let Some(status) = self.finished() {
                 return self.finish(status);
             }
-            let now = Clock::system().now();
             self.act(now);
             self.sleep(self.next_act(now));
-            self.listen();
         }
     }
 
@@ -211,11 +214,10 @@ impl Watch<'_> {
 
     /// How the command has ended, once nothing of it is left.
     fn finished(&mut self) -> Option<ExitStatus> {
-        let (status, _) = self.leader.ended?;
         let kept = if self.leader.is_reaped { &[][..] } else { &[self.leader.pid][..] };
-        if tree::reap_all_but(kept) {
-            return None;
-        }
+        // Also while the command runs: it may leave many children to this process.
+        let is_any_left = tree::reap_all_but(kept);
+        let (status, _) = self.leader.ended.filter(|_| !is_any_left)?;
         if !self.leader.is_reaped {
             self.terminal.take_back(self.leader.pid);
             tree::reap(self.leader.pid);
@@ -311,6 +313,7 @@ impl Watch<'_> {
     fn kill(&self) {
         self.signal_group(Signal::KILL);
         tree::signal_all(Signal::KILL);
+        tree::kill_children();
     }
 
     fn signal_group(&self, signal: Signal) {

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(crate) use channel::{Channel, Ended, ExitStatus, GiveBack, Start, ToGuardian, ToRunner};
 pub(crate) use inbox::{Bell, Heard, Inbox};
 pub(crate) use signals::{Asks, Signals, meaning};
-pub(crate) use terminal::{Terminal, stop_this_job, wants_terminal};
+pub(crate) use terminal::{Terminal, stop_this_job, stop_this_process, wants_terminal};
 
 use rustix::process::{Pid, Signal};
 
@@ -51,6 +51,10 @@ impl Guardian {
         signals: &Signals,
         terminal: &Terminal,
     ) -> io::Result<(Self, Channel)> {
+        if !tree::is_visible() {
+            let what = "/proc is missing, or that of another pid namespace, and does not show the command's processes";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
         let bystanders = tree::children(rustix::process::getpid());
         let (ours, theirs) = Channel::pair()?;
         match fork::fork()? {

@@ -50,7 +50,8 @@ impl Signals {
         if ignored & bit(Signal::SIGCHLD) != 0 {
             keep_exit_statuses();
         }
-        let mut blocked = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTTOU]);
+        // SIGXFSZ would end fencepost where a limit on file sizes lets it write no event; the write's error is enough.
+        let mut blocked = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTTOU, Signal::SIGXFSZ]);
         for signal in ENDING.into_iter().chain(PASSED_ON).chain(JOB_CONTROL) {
             if ignored & bit(signal) == 0 {
                 blocked.add(signal);

@@ -99,10 +99,19 @@ pub(crate) fn wants_terminal(signal: i32) -> bool {
 ///
 /// Where no shell could ever continue them (the group is an orphan), the kernel ignores the signal, and nothing stops.
 pub(crate) fn stop_this_job(signal: i32) {
-    let signal = Signal::try_from(signal).ok().filter(|_| wants_terminal(signal));
-    let signal = signal.unwrap_or(Signal::SIGTSTP);
+    let signal = Signal::try_from(signal).ok().filter(|_| wants_terminal(signal)).unwrap_or(Signal::SIGTSTP);
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(0), signal);
-    // It is blocked and pending here, and takes effect when it is let through.
+    let_through(signal);
+}
+
+/// Stops this process alone, which was sent SIGTSTP: from the terminal, like the rest of its pipeline, or by somebody.
+pub(crate) fn stop_this_process() {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), Signal::SIGTSTP);
+    let_through(Signal::SIGTSTP);
+}
+
+/// A signal that is blocked and pending here takes effect when it is let through.
+fn let_through(signal: Signal) {
     if let Ok(before) = SigSet::from(signal).thread_swap_mask(SigmaskHow::SIG_UNBLOCK) {
         let _ = before.thread_set_mask();
     }

@@ -22,6 +22,12 @@ pub(super) fn group_of(process: Option<Pid>) -> Option<Pid> {
     Pid::from_raw(nix::unistd::getpgid(process).ok()?.as_raw())
 }
 
+/// Whether `/proc` tells of the processes that this one sees: it may be that of another pid namespace.
+pub(super) fn is_visible() -> bool {
+    let itself = fs::read_link("/proc/self").ok();
+    itself.is_some_and(|itself| itself.as_os_str() == getpid().as_raw_pid().to_string().as_str())
+}
+
 /// The children of `parent`, zombies included.
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
     let parent = parent.as_raw_pid();
@@ -76,6 +82,23 @@ pub(super) fn signal_all(signal: Signal) {
         let _ = kill_process(pid, signal);
     }
 }
+
+/// Sends SIGKILL to the children of this process, many times in a row and nothing between: processes that hand on to a
+/// child and end are caught only by whoever is quicker, and each of them becomes a child of this process.
+pub(super) fn kill_children() {
+    for _ in 0..KILL_BURST {
+        let children = children(getpid());
+        if children.is_empty() {
+            return;
+        }
+        for child in children {
+            let _ = kill_process(child, Signal::KILL);
+        }
+    }
+}
+
+/// How many rounds of SIGKILL are sent in a row.
+const KILL_BURST: usize = 30;
 
 /// Sends `signal` to every descendant of this process outside the process group `group`.
 pub(super) fn signal_outside(group: Pid, signal: Signal) {
@@ -173,6 +196,9 @@ pub(super) fn kill_all_but(kept: &[Pid], stuck: impl FnOnce(&[Pid])) {
         let all: Vec<_> = ours.flat_map(|child| descendants(child).into_iter().chain([child])).collect();
         for pid in &all {
             let _ = kill_process(*pid, Signal::KILL);
+        }
+        if kept.is_empty() {
+            kill_children();
         }
         if Clock::system().now().since(since) >= UNKILLABLE_AFTER
             && let Some(stuck) = stuck.take()

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fencepost::{BackendUrl, Clock, Error, LockName, Locks, Result};
+use fencepost::{BackendUrl, Clock, Error, ErrorKind, LockName, Locks, Result};
 use fencepost_policy::{Choice, Policy, Surroundings};
 
 use crate::args::Global;
@@ -128,11 +128,13 @@ impl Place {
 
 /// What `FENCEPOST_BACKEND` says.
 fn variable() -> Result<Option<BackendUrl>> {
-    match std::env::var_os("FENCEPOST_BACKEND").filter(|text| !text.is_empty()) {
-        // Text that is no UTF-8 is no URL, and the error says so.
-        Some(text) => text.to_string_lossy().parse().map(Some),
-        None => Ok(None),
-    }
+    let Some(text) = std::env::var_os("FENCEPOST_BACKEND").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let text = text.into_string().map_err(|_| {
+        Error::new(ErrorKind::InvalidArgument, "read FENCEPOST_BACKEND", "it is not UTF-8, and so no URL")
+    })?;
+    text.parse().map(Some)
 }
 
 fn unmatched(policy: &Policy, lock: &LockName, printer: Printer) {

@@ -97,30 +97,13 @@ fn missing_and_unexecutable_commands_exit_127_and_126() {
     home.run(["status", "demo"]).exits(1);
 }
 
-/// Runs as `nobody`, since root is denied nothing; `None` where the tests do not run as root.
-fn as_nobody(home: &Home, args: &[&str]) -> Option<crate::support::Outcome> {
-    if !rustix::process::geteuid().is_root() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "only root can become another user, and CI must prove this"
-        );
-        return None;
-    }
-    std::fs::set_permissions(home.path("."), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let mut command = home.command("setpriv");
-    command
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_fencepost")])
-        .args(args);
-    Some(crate::support::Outcome::of(command.output().unwrap()))
-}
-
 #[test]
 fn denied_directory_exits_77() {
     let home = Home::new();
     std::fs::create_dir(home.path("locks")).unwrap();
     let url = format!("file:{}", home.path("locks").display());
     let args = ["run", "--backend", &url, "demo", "--", "true"];
-    if let Some(denied) = as_nobody(&home, &args) {
+    if let Some(denied) = home.as_nobody(&args) {
         assert!(denied.exits(77).stderr.contains("Permission denied"));
     }
 }
@@ -132,7 +115,7 @@ fn several_users_share_an_explicit_directory() {
     std::fs::set_permissions(home.path("locks"), std::fs::Permissions::from_mode(0o1777)).unwrap();
     let url = format!("file:{}", home.path("locks").display());
     home.run(["run", "--backend", &url, "demo", "--", "true"]).exits(0);
-    if let Some(other) = as_nobody(&home, &["run", "--backend", &url, "demo", "--", "true"]) {
+    if let Some(other) = home.as_nobody(&["run", "--backend", &url, "demo", "--", "true"]) {
         other.exits(0);
     }
     home.run(["run", "--backend", &url, "demo", "--", "true"]).exits(0);

@@ -283,8 +283,8 @@ fn record_that_another_process_keeps_locked_does_not_hold_up_a_try() {
     let home = Home::new();
     home.run(["run", "demo", "--", "true"]).exits(0);
     let record = home.locks().join("demo.tok");
-    let _locked =
-        Running::of(home.command("flock").arg(&record).args(["sh", "-c", "echo >locked; sleep 60"]));
+    let lock = "exec 9<>\"$0\"; flock 9; echo >locked; exec sleep 60";
+    let _locked = Running::of(home.command("sh").args(["-c", lock]).arg(&record));
     home.await_file("locked");
     home.run(["run", "-n", "demo", "--", "true"]).exits(69);
     let waiter = home.start(["run", "demo", "--", "true"]);
@@ -314,4 +314,70 @@ fn fence_that_has_seen_a_greater_token_stops_the_run() {
     assert_eq!(home.json("report")["outcome"], "stale");
     assert!(!home.path("ran").exists());
     home.run(["status", "demo"]).exits(1);
+}
+
+#[test]
+fn children_that_the_command_leaves_behind_are_reaped_while_it_runs() {
+    let home = Home::new();
+    let script = "for i in $(seq 50); do (true &); done; echo >left; sleep 60";
+    let run = home.start(["run", "demo", "--", "sh", "-c", script]);
+    home.await_file("left");
+    let guardian = child_of(run.pid());
+    let children = || {
+        let list = std::fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children")).unwrap();
+        list.split_ascii_whitespace().count()
+    };
+    eventually("no zombies", || children() == 1);
+}
+
+#[test]
+fn stopped_guardian_does_not_keep_a_command_past_its_longest_time() {
+    let home = Home::new();
+    let script = "echo $$ >pid; exec sleep 60";
+    let args = ["run", "--max-runtime", "300ms", "--grace", "200ms", "demo", "--", "sh", "-c", script];
+    let run = home.start(args);
+    let command = home.await_line("pid").parse().unwrap();
+    send(child_of(run.pid()), Signal::STOP);
+    run.ends().exits(124);
+    assert!(!is_alive(command));
+}
+
+#[test]
+fn limit_on_file_sizes_does_not_end_fencepost() {
+    let home = Home::new();
+    home.shell("ulimit -f 1; yes | head -c 500 >events; fencepost run --events events demo -- true").exits(0);
+}
+
+#[test]
+fn removed_lock_file_does_not_hide_the_lock_from_the_list() {
+    let home = Home::new();
+    let _holder = home.start(["run", "demo", "--", "sh", "-c", "echo >held; sleep 60"]);
+    home.await_file("held");
+    std::fs::remove_file(home.locks().join("demo.lock")).unwrap();
+    let list: Value = serde_json::from_str(&home.run(["list", "--json"]).exits(0).stdout).unwrap();
+    assert_eq!((&list[0]["lock"], &list[0]["state"]), (&"demo".into(), &"held".into()));
+}
+
+#[test]
+fn anything_in_the_place_of_a_lock_file_is_read_with_care() {
+    let home = Home::new();
+    home.shell("mkdir -p state/fencepost; cd state/fencepost; mkfifo a.lock; ln -s /dev/zero b.lock")
+        .exits(0);
+    home.run(["list"]).exits(0);
+    assert!(home.run(["run", "-n", "a", "--", "true"]).exits(69).stderr.contains("not a regular file"));
+    home.run(["run", "-n", "b", "--", "true"]).exits(64);
+}
+
+#[test]
+fn onlooker_that_may_not_look_is_not_told_that_a_lock_is_free() {
+    let home = Home::new();
+    let _holder = home.start(["run", "demo", "--", "sh", "-c", "echo >held; sleep 60"]);
+    home.await_file("held");
+    let url = format!("file:{}", home.locks().display());
+    home.shell("chmod 755 . state; chmod 744 state/fencepost").exits(0);
+    for args in [&["status", "--backend", &url, "demo"][..], &["list", "--backend", &url]] {
+        if let Some(denied) = home.as_nobody(args) {
+            denied.exits(77);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -54,6 +55,21 @@ impl Home {
     /// Runs it to its end.
     pub(crate) fn run(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outcome {
         Outcome::of(self.fencepost(args).output().unwrap())
+    }
+
+    /// Runs as `nobody`, since root is denied nothing; `None` where the tests do not run as root.
+    pub(crate) fn as_nobody(&self, args: &[&str]) -> Option<Outcome> {
+        if !rustix::process::geteuid().is_root() {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "only root can become another user, and CI must prove this"
+            );
+            return None;
+        }
+        fs::set_permissions(self.directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let mut command = self.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_fencepost")]);
+        Some(Outcome::of(command.args(args).output().unwrap()))
     }
 
     /// Runs a shell script to its end.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost::{Clock, Error, ErrorKind, Lease, Lock, LockState, Result, Status, Wait, race};
 
 use super::plan::Plan;
-use crate::child::{Asks, Heard, Inbox, meaning, stop_this_job};
+use crate::child::{Asks, Heard, Inbox, meaning, stop_this_process};
 use crate::commands::state::sentence;
 use crate::printer::Printer;
 
@@ -48,7 +48,7 @@ pub(super) fn wait(
                 // Equal ones that are pending are one, as the kernel has it.
                 Asks::ForTheCommand if pending.contains(&signal) => {}
                 Asks::ForTheCommand => pending.push(signal),
-                Asks::ToStop => stop_this_job(signal),
+                Asks::ToStop => stop_this_process(),
                 Asks::ToContinue | Asks::Nothing => {}
             },
             Heard::Message(_) | Heard::Alarm | Heard::Bell => {}
@@ -70,7 +70,10 @@ async fn persistently(locks: &[Lock], patience: Wait, printer: Printer) -> Resul
         let waited_well = clock.now().since(tried_at) >= UNREACHABLE_FOR;
         let since = *failing_since.take_if(|_| waited_well).get_or_insert_with(|| clock.now());
         let give_up_at = since.after(UNREACHABLE_FOR);
-        if clock.now() >= patience.give_up_at(tried_at).map_or(give_up_at, |at| at.min(give_up_at)) {
+        // Without a thread for timers there is nothing to wait with.
+        if clock.start().is_err()
+            || clock.now() >= patience.give_up_at(tried_at).map_or(give_up_at, |at| at.min(give_up_at))
+        {
             return Err(error);
         }
         if failing_since.replace(since).is_none() {

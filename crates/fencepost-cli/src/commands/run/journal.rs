@@ -75,6 +75,8 @@ impl Journal {
     /// Writes the report.
     pub(super) fn report(&mut self, report: &impl Serialize) {
         let Some((path, file)) = &mut self.report else { return };
+        // Another run may have written its report into the same file meanwhile.
+        let _ = file.set_len(0);
         if let Err(error) = append(file, report) {
             self.printer.warn(format_args!("cannot write {}: {error}", path.display()));
         }

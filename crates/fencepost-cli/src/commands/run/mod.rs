@@ -97,23 +97,26 @@ impl Job<'_> {
         self.acquired(&leases);
         let ending = match self.start(inbox, &leases, &pending) {
             Err(ending) => ending,
-            Ok(()) => self.watch(guardian, inbox, terminal, &leases, &reporter, granted_at),
+            Ok(grace) => {
+                let stop_at = self.args.max_runtime.map(|limit| granted_at.after(limit));
+                let watch = self.watch(guardian, inbox, terminal, &leases, &reporter);
+                Watch { stop_at, grace, ..watch }.run()
+            }
         };
         let ending = self.release(leases, ending);
         self.times.held = Some(clock.now().since(granted_at));
         Ok(ending)
     }
 
-    fn watch(
-        &mut self,
-        guardian: &Guardian,
-        inbox: &Inbox,
-        terminal: &Terminal,
-        leases: &[Lease],
-        reporter: &Reporter,
-        granted_at: Moment,
-    ) -> Ending {
-        let watch = Watch {
+    fn watch<'a>(
+        &'a mut self,
+        guardian: &'a Guardian,
+        inbox: &'a Inbox,
+        terminal: &'a Terminal,
+        leases: &'a [Lease],
+        reporter: &'a Reporter,
+    ) -> Watch<'a> {
+        Watch {
             command: &self.args.command,
             guardian,
             inbox,
@@ -123,13 +126,14 @@ impl Job<'_> {
             journal: &mut self.journal,
             printer: self.printer,
             on_lost: self.args.on_lost,
-            stop_at: self.args.max_runtime.map(|limit| granted_at.after(limit)),
+            stop_at: None,
             max_runtime: self.args.max_runtime,
+            grace: Duration::ZERO,
+            overdue_at: None,
             group: None,
             lost: None,
             timed_out: false,
-        };
-        watch.run()
+        }
     }
 
     /// Waits until what was dropped on the way has been given back, but not for a store that does not answer.
@@ -206,7 +210,7 @@ impl Job<'_> {
     }
 
     /// Has the guardian start the command. A guardian that is gone is seen by whoever watches.
-    fn start(&self, inbox: &Inbox, leases: &[Lease], pending: &[i32]) -> Result<(), Ending> {
+    fn start(&self, inbox: &Inbox, leases: &[Lease], pending: &[i32]) -> Result<Duration, Ending> {
         let grace = self.grace(leases)?;
         let descriptors = leases.iter().flat_map(Lease::descriptors);
         let (fds, inheritable): (Vec<_>, _) =
@@ -229,7 +233,7 @@ impl Job<'_> {
         for signal in pending {
             let _ = inbox.channel().send(&ToGuardian::Signal(*signal), &[]);
         }
-        Ok(())
+        Ok(grace)
     }
 
     /// The time between SIGTERM and SIGKILL, by the leases that were really granted, if they are still believed in.

@@ -20,6 +20,9 @@ use crate::child::{
 use crate::exit::Exit;
 use crate::printer::Printer;
 
+/// How long the guardian may take beyond the grace.
+const STOP_MARGIN: Duration = Duration::from_secs(2);
+
 /// A command under watch.
 pub(super) struct Watch<'a> {
     pub(super) command: &'a [OsString],
@@ -33,6 +36,9 @@ pub(super) struct Watch<'a> {
     pub(super) on_lost: OnLost,
     pub(super) stop_at: Option<Moment>,
     pub(super) max_runtime: Option<Duration>,
+    pub(super) grace: Duration,
+    /// When the guardian must have ended the command that it was told to stop.
+    pub(super) overdue_at: Option<Moment>,
     pub(super) group: Option<Pid>,
     pub(super) lost: Option<Error>,
     pub(super) timed_out: bool,
@@ -99,7 +105,7 @@ impl Watch<'_> {
     /// When the command must have been ended by the guardian.
     fn backstop(&self) -> Option<Moment> {
         let deadline = self.deadline().moment().filter(|_| self.on_lost == OnLost::Stop);
-        deadline.map(|deadline| deadline.before(BACKSTOP_MARGIN))
+        deadline.map(|deadline| deadline.before(BACKSTOP_MARGIN)).into_iter().chain(self.overdue_at).min()
     }
 
     fn next_alarm(&self) -> Option<Moment> {
@@ -117,6 +123,7 @@ impl Watch<'_> {
         if self.inbox.channel().send(&ToGuardian::Stop, &[]).is_err() {
             self.guardian.end();
         }
+        self.overdue_at = Some(Clock::system().now().after(self.grace).after(STOP_MARGIN));
         self.all("stopping", Some(why));
     }
 
@@ -227,9 +234,7 @@ impl Watch<'_> {
             End::GuardianGone => {
                 return self.replaced("guardian_died", "the guardian of the command has died");
             }
-            End::Overdue => {
-                return self.replaced("deadline", "the guardian has not ended the command in time");
-            }
+            End::Overdue => return self.overdue(),
             End::Ended(ended) => (ended.status, ended.by_deadline),
         };
         if let Some(error) = self.lost.take() {
@@ -257,6 +262,12 @@ impl Watch<'_> {
             .error(format_args!("cannot execute {program:?}: {}", io::Error::from_raw_os_error(error)));
         let exit = if error == libc::ENOENT { Exit::NOT_FOUND } else { Exit::CANNOT_EXECUTE };
         Ending::new(Outcome::Ran, exit)
+    }
+
+    fn overdue(&mut self) -> Ending {
+        let ending = self.replaced("deadline", "the guardian has not ended the command in time");
+        let is_held = self.lost.is_none() && self.leases.iter().all(|lease| lease.check().is_ok());
+        if self.timed_out && is_held { Ending::new(Outcome::TimedOut, Exit::TIMED_OUT) } else { ending }
     }
 
     /// The command was ended in the guardian's place.
