@@ -116,8 +116,8 @@ impl Lease {
     /// # Cancel safety
     /// Dropping it changes nothing; it can be awaited again and by several.
     pub fn lost(&self) -> impl Future<Output = Error> + Send + use<> {
-        let shared = Arc::clone(&self.shared);
-        async move { poll_fn(|context| shared.poll_lost(context.waker())).await }
+        let (shared, name) = (Arc::clone(&self.shared), self.grant.name.clone());
+        async move { poll_fn(|context| shared.poll_lost(context.waker())).await.on(&name) }
     }
 
     /// The descriptors that the lock hangs on, for whoever must outlive this process.

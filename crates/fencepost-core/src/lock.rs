@@ -245,7 +245,7 @@ impl Lock {
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
         let lease = self.acquire().await?;
         let output = match race(lease.lost(), work(&lease)).await {
-            Raced::First(error) => Err(error.on(&self.name)),
+            Raced::First(error) => Err(error),
             Raced::Second(output) => lease.check().map(|()| output),
         };
         match lease.release().await {

@@ -141,7 +141,7 @@ fn promises(profile: &Profile) -> Vec<Promise> {
         promises.push(promise(
             "data loss",
             "yes",
-            "if both files of a held lock are removed, until its holder looks (1 s)",
+            "if both files of a held lock are removed: until its holder looks (1 s) and its command has stopped",
         ));
     } else {
         promises.push(promise(
