@@ -19,6 +19,7 @@ use fencepost::{BackendUrl, LockName, Result};
 #[command(
     name = "fencepost",
     version,
+    max_term_width = 80,
     verbatim_doc_comment,
     subcommand_required = true,
     arg_required_else_help = true
@@ -38,10 +39,11 @@ pub(crate) struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Where the lock lives: file:, file:/directory, memory:
+    /// Where the lock lives: file: (this host), file:/directory [env: FENCEPOST_BACKEND]
     #[arg(long, value_name = "URL", global = true)]
     backend: Option<String>,
-    /// The configuration file [default: ./fencepost.toml, the user's, /etc/fencepost.toml]
+    /// The configuration [env: FENCEPOST_CONFIG] [default: ./fencepost.toml, else
+    /// ~/.config/fencepost/fencepost.toml, else /etc/fencepost.toml]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// Print data as JSON

@@ -24,6 +24,13 @@ fn main() {
 /// Help goes to stdout and is no error; anything else is one, and not with clap's exit code.
 fn usage(error: &clap::Error) -> Exit {
     let _ = error.print();
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && words.iter().any(|word| word == "run")
+        && !words.iter().any(|word| word == "--")
+    {
+        Printer::plain().hint("put -- between the locks and the command: fencepost run nightly -- ./job.sh");
+    }
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::OK,
         _ => Exit::USAGE,

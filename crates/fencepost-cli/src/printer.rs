@@ -6,7 +6,7 @@
 use std::io::{IsTerminal, Write};
 
 use fencepost::Error;
-use fencepost_policy::ConfigError;
+use fencepost_policy::{ConfigError, Finding, Severity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::{ColorChoice, Global};
@@ -39,6 +39,21 @@ impl Printer {
             ColorChoice::Auto => !plain && std::io::stderr().is_terminal(),
         };
         Self { volume, colored }
+    }
+
+    /// Where the command line could not be read.
+    pub(crate) fn plain() -> Self {
+        Self { volume: Volume::Normal, colored: false }
+    }
+
+    /// What was found in the configuration, which says itself how bad it is.
+    pub(crate) fn finding(self, finding: &Finding) {
+        if self.volume > Volume::Quiet || finding.severity() == Severity::Error {
+            say(&format!(
+                "fencepost: {}\n",
+                if self.colored { finding.styled() } else { finding.to_string() }
+            ));
+        }
     }
 
     /// Data, on stdout.

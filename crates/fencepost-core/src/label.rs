@@ -2,19 +2,23 @@
 
 use std::path::Path;
 
-/// `user@host pid 4711 program`, of this process.
+/// `user@host: program (pid 4711)`, of this process.
 pub fn of_this_process() -> String {
     let program = std::env::args_os().next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
-    with_command(&program)
+    of(&program, "")
 }
 
-/// The same, with `command` in place of the program.
-pub fn with_command(command: &str) -> String {
+/// `user@host: command (runner pid 4711)`: what runs under a lock, and the process that `runner` calls this one.
+pub fn of_command(command: &str, runner: &str) -> String {
+    of(command, &format!("{runner} "))
+}
+
+fn of(command: &str, runner: &str) -> String {
     let user = user();
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy();
-    let line: String = format!("{user}@{host} pid {} {command}", std::process::id());
+    let line: String = format!("{user}@{host}: {command} ({runner}pid {})", std::process::id());
     line.chars().filter(|letter| !letter.is_control()).take(MOST_LETTERS).collect()
 }
 

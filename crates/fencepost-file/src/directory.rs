@@ -158,13 +158,19 @@ fn regular(file: File, path: &Path) -> Result<File> {
 pub(crate) fn failure(operation: &'static str, path: &Path, error: io::Error) -> Error {
     let kind = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => ErrorKind::Denied,
-        Some(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::LOOP | Errno::NOTDIR) => {
+        Some(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::LOOP | Errno::NOTDIR | Errno::EXIST) => {
             ErrorKind::Unsupported
         }
         _ => ErrorKind::Unavailable,
     };
     let failure = Error::new(kind, operation, path.display().to_string()).caused_by(error);
-    if kind == ErrorKind::Unsupported { failure.hint("choose a directory on a local disk") } else { failure }
+    match kind {
+        ErrorKind::Unsupported => failure.hint("choose a directory on a local disk"),
+        ErrorKind::Denied => failure.hint(
+            "users share locks in a directory that all of them may write: install -d -m 2770 -g GROUP DIRECTORY",
+        ),
+        _ => failure,
+    }
 }
 
 #[cfg(test)]

@@ -127,8 +127,12 @@ pub(crate) fn describe(pid: i32) -> Waiter {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     let command = words.iter().position(|word| word == "--").and_then(|dashes| words.get(dashes + 1));
-    let programs: Vec<_> = words.first().into_iter().chain(command).map(|word| program(word)).collect();
-    Waiter { holder: None, label: Some(format!("pid {pid} {}", programs.join(" "))), since_micros: None }
+    let this = words.first().map_or_else(String::new, |word| program(word));
+    let label = match command {
+        Some(command) => format!("{} ({this} pid {pid})", program(command)),
+        None => format!("{this} (pid {pid})"),
+    };
+    Waiter { holder: None, label: Some(label), since_micros: None }
 }
 
 /// The last part of a path, as one short line.

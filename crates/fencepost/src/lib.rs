@@ -56,5 +56,6 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
 
 fn missing(url: &BackendUrl, what: &str) -> Error {
     let context = format!("this build of fencepost has no {what} for {}:", url.scheme());
-    Error::new(ErrorKind::Unsupported, "connect", context)
+    let kinds: Vec<_> = profiles().iter().map(|profile| format!("{}:", profile.backend)).collect();
+    Error::new(ErrorKind::Unsupported, "connect", context).hint(format!("it has {}", kinds.join(" and ")))
 }

@@ -57,18 +57,20 @@ pub(crate) fn check(global: &Global, printer: Printer) -> Exit {
 
 fn say(policy: &Policy, findings: &[Finding], in_this_build: &[String], sound: bool, printer: Printer) {
     for finding in findings {
-        match finding.severity() {
-            Severity::Error => printer.error(finding),
-            _ => printer.warn(finding),
-        }
+        printer.finding(finding);
     }
     for message in in_this_build {
         printer.error(format_args!("{}: {message}", policy.path().display()));
     }
     if sound {
-        let (rules, backends) = (policy.rules().len(), policy.backends().len());
-        printer.data(&format!("{}: sound ({rules} rules, {backends} backends)", policy.path().display()));
+        let (rules, backends) =
+            (count(policy.rules().len(), "rule"), count(policy.backends().len(), "backend"));
+        printer.data(&format!("{}: sound ({rules}, {backends})", policy.path().display()));
     }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What the file cannot know: whether this build has the backends, and whether they promise what the rules require.

@@ -69,7 +69,7 @@ impl<'a> Explanation<'a> {
             scope: profile.scope.describe(),
             ttl_ms: ttl.map(super::state::milliseconds),
             fences: choice.iter().flat_map(|choice| &choice.fences).map(ToString::to_string).collect(),
-            promises: promises(profile),
+            promises: promises(profile, &place.source),
             because: choice.and_then(|choice| choice.rule.because.as_deref()),
         }
     }
@@ -78,8 +78,8 @@ impl<'a> Explanation<'a> {
         let mut lines = vec![
             format!("lock      {}", self.lock),
             format!("kept in   {}", self.place),
-            format!("because   {}", self.chosen_by),
-            format!("holds for {}", self.scope),
+            format!("chosen by {}", self.chosen_by),
+            format!("reaches   {}", self.scope),
             format!("lease     {}", self.lease(profile)),
             format!("tokens    {}", profile.tokens.describe()),
             format!("waiting   {}", profile.waiting.describe()),
@@ -89,7 +89,7 @@ impl<'a> Explanation<'a> {
                 if self.fences.is_empty() { NO_FENCE.to_owned() } else { self.fences.join(", ") }
             ),
         ];
-        lines.extend(self.because.map(|because| format!("reason    {because}")));
+        lines.extend(self.because.map(|because| format!("because   {because}")));
         lines.push(String::new());
         lines.push("Could two holders overlap?".to_owned());
         for promise in &self.promises {
@@ -116,17 +116,17 @@ const NO_FENCE: &str = "none: a holder that does not know that it lost the lock 
 
 fn chosen_by(source: &Source) -> String {
     match source {
-        Source::Flag => "of --backend".to_owned(),
-        Source::Variable => "of FENCEPOST_BACKEND".to_owned(),
-        Source::Default => "there is no configuration: the default".to_owned(),
-        Source::Configuration(file) => format!("of {}", file.display()),
+        Source::Flag => "--backend".to_owned(),
+        Source::Variable => "FENCEPOST_BACKEND".to_owned(),
+        Source::Default => "the default, since there is no configuration".to_owned(),
+        Source::Configuration(file) => file.display().to_string(),
         Source::Rule { file, line, glob } => {
-            format!("{}:{line}, the rule {glob:?}, matches first", file.display())
+            format!("{}:{line}, the rule {glob:?}", file.display())
         }
     }
 }
 
-fn promises(profile: &Profile) -> Vec<Promise> {
+fn promises(profile: &Profile, source: &Source) -> Vec<Promise> {
     let promise = |fault, two_may_overlap, what_happens| Promise { fault, two_may_overlap, what_happens };
     let mut promises = vec![promise("no fault", "no", "one holder at a time")];
     if profile.expiry == Expiry::WithProcess {
@@ -156,8 +156,15 @@ fn promises(profile: &Profile) -> Vec<Promise> {
         ));
         promises.push(promise("clock jump", "no", "deadlines are counted on a clock that only runs forward"));
     }
+    if profile.scope == Scope::Process {
+        promises.push(promise("other runs", "yes", "another process does not see this lock at all"));
+    }
     if profile.scope <= Scope::Host {
         promises.push(promise("other hosts", "yes", "a job on another host does not see this lock at all"));
+    }
+    if *source == Source::Default {
+        let what = "each user has a default directory; share one: --backend file:/var/lib/fencepost";
+        promises.push(promise("other users", "yes", what));
     }
     promises
 }

@@ -15,6 +15,9 @@ pub(crate) fn list(global: &Global, args: &args::List, printer: Printer) -> Exit
         Ok(places) => places,
         Err(exit) => return exit,
     };
+    for place in &places {
+        place.note_missing_directory(printer);
+    }
     let states = match states(&places, &args.prefix) {
         Ok(states) => states,
         Err(error) => return fail(&error, printer),

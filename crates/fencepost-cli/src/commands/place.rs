@@ -110,6 +110,13 @@ impl Place {
         }
     }
 
+    /// Says that nothing can be held in a directory that is not there: it may be a typing error.
+    pub(crate) fn note_missing_directory(&self, printer: Printer) {
+        if let Some(directory) = self.directory().filter(|directory| !directory.exists()) {
+            printer.note(format_args!("the directory {} does not exist", directory.display()));
+        }
+    }
+
     /// The locks that are kept there.
     pub(crate) fn connect(&self) -> Result<Locks> {
         fencepost::connect_url(&self.url, &Clock::system())

@@ -15,6 +15,7 @@ pub(crate) fn status(global: &Global, args: &args::Status, printer: Printer) -> 
         Ok(places) => places,
         Err(exit) => return exit,
     };
+    places[0].note_missing_directory(printer);
     let look = places[0].connect().and_then(|locks| block_on(locks.inspect(args.lock.as_str())));
     let state = match look {
         Ok(state) => state,

@@ -172,3 +172,29 @@ fn what_should_not_be_exits_70() {
     assert!(run.stderr.contains("demo.mark is damaged"), "{}", run.stderr);
     assert!(!home.path("ran").exists());
 }
+
+#[test]
+fn backend_that_stays_unavailable_is_given_up_after_a_few_seconds() {
+    let home = Home::new();
+    let run = home.run(["run", "--backend", "file:/proc/nowhere", "demo", "--", "true"]).exits(69);
+    assert!(run.stderr.contains("trying again"), "{}", run.stderr);
+}
+
+#[test]
+fn likely_mistakes_get_a_hint() {
+    let home = Home::new();
+    assert!(home.run(["run", "nightly", "./job.sh"]).exits(64).stderr.contains("put -- between"));
+    assert!(home.run(["run", "demo", "--", "echo hi"]).exits(127).stderr.contains("sh -c 'echo hi'"));
+    assert!(
+        home.run(["run", "--backend", "memory:", "demo", "--", "true"])
+            .exits(0)
+            .stderr
+            .contains("do not see")
+    );
+    assert!(
+        home.run(["status", "--backend", "file:/nowhere/at/all", "a"])
+            .exits(1)
+            .stderr
+            .contains("does not exist")
+    );
+}

@@ -78,7 +78,8 @@ pub(super) async fn waiter_is_seen_while_it_waits(stage: &Stage<'_>) {
         let seen = stage.until_state("orders", "a waiter is seen", |seen| !seen.waiters.is_empty()).await;
         assert_eq!(seen.holder, Some(lease.holder()), "a waiter changed who is seen to hold the lock");
         let label = seen.waiters[0].label.as_deref();
-        let is_named = label.is_none_or(|label| label == LABEL || label.starts_with("pid "));
+        let this_process = format!("pid {}", std::process::id());
+        let is_named = label.is_none_or(|label| label == LABEL || label.contains(&this_process));
         assert!(is_named, "the waiter is called {label:?}");
         lease.release().await.expect("a lease that is held can be released");
         seen

@@ -68,7 +68,8 @@ async fn persistently(locks: &[Lock], patience: Wait, printer: Printer) -> Resul
         };
         // A wait that went well for a while is no failure; the first one after it counts anew.
         let waited_well = clock.now().since(tried_at) >= UNREACHABLE_FOR;
-        let since = *failing_since.take_if(|_| waited_well).get_or_insert_with(|| clock.now());
+        let first = failing_since.filter(|_| !waited_well);
+        let since = first.unwrap_or_else(|| clock.now());
         let give_up_at = since.after(UNREACHABLE_FOR);
         // Without a thread for timers there is nothing to wait with.
         if clock.start().is_err()
@@ -76,7 +77,8 @@ async fn persistently(locks: &[Lock], patience: Wait, printer: Printer) -> Resul
         {
             return Err(error);
         }
-        if failing_since.replace(since).is_none() {
+        failing_since = Some(since);
+        if first.is_none() {
             printer.note(format_args!("{error}; trying again"));
         }
         clock.sleep(PAUSE + clock.jitter(PAUSE)).await;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost::{
-    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, Lease, Lock, LockName, Locks, Observer, Result, Wait,
+    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, Lease, Lock, LockName, Locks, Observer, Result, Scope,
+    Wait,
 };
 
 use crate::args::{Global, Run};
@@ -153,11 +154,13 @@ impl Target {
     }
 
     fn announce(&self, printer: Printer) {
-        let line = format!("{} is kept in {}: it holds for {}", self.name, self.locks, self.reach());
-        if self.place.directory().is_some_and(|directory| !directory.is_dir()) {
-            printer.note(format_args!("{line} (making the directory)"));
+        let (place, reach) = (&self.locks, self.reach());
+        if self.locks.profile().scope == Scope::Process {
+            printer.warn(format_args!("{place} keeps locks in {reach}: two runs do not see each other"));
+        } else if self.place.directory().is_some_and(|directory| !directory.is_dir()) {
+            printer.note(format_args!("locks are kept in a new directory, {place}, and hold for {reach}"));
         } else {
-            printer.detail(line);
+            printer.detail(format_args!("{} is kept in {place} and holds for {reach}", self.name));
         }
     }
 }

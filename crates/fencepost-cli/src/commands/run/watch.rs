@@ -260,6 +260,9 @@ impl Watch<'_> {
         let program = self.command[0].to_string_lossy();
         self.printer
             .error(format_args!("cannot execute {program:?}: {}", io::Error::from_raw_os_error(error)));
+        if error == libc::ENOENT && program.contains(' ') {
+            self.printer.hint(format_args!("no shell stands in between: -- sh -c '{program}'"));
+        }
         let exit = if error == libc::ENOENT { Exit::NOT_FOUND } else { Exit::CANNOT_EXECUTE };
         Ending::new(Outcome::Ran, exit)
     }
