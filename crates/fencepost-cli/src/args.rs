@@ -25,8 +25,7 @@ use fencepost::{BackendUrl, LockName, Result};
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit codes: 64 usage, 69 backend unavailable, 75 not acquired, 76 lease lost, 77 denied,\n\
-                        78 configuration, 79 stale token, 124 --max-runtime, 126/127 command, 128+N signal N."
+    after_help = "Exit codes: 64 usage, 69 unavailable, 75 not acquired, 76 lease lost,\n77 denied, 78 configuration, 79 stale token, 124 --max-runtime,\n126/127 command, 128+N signal N; else the command's own."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -86,6 +85,10 @@ pub(crate) enum ColorChoice {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while holding a lock
+    ///
+    /// Waits until the lock is free, runs the command, and gives the lock back when the last process of the command has
+    /// ended. The command finds FENCEPOST_LOCK, FENCEPOST_TOKEN, FENCEPOST_HOLDER and FENCEPOST_BACKEND_KIND in its
+    /// environment. If the lease is lost, the command is stopped before the lock can have gone to somebody else.
     Run(Run),
     /// Show who holds a lock; exit 0 held, 1 free
     Status(Status),
@@ -100,11 +103,7 @@ pub(crate) enum Command {
     GiveBack,
 }
 
-/// Run a command while holding a lock
-///
-/// Waits until the lock is free, runs the command, and gives the lock back when the last process of the command has
-/// ended. The command finds FENCEPOST_LOCK, FENCEPOST_TOKEN, FENCEPOST_HOLDER and FENCEPOST_BACKEND_KIND in its
-/// environment. If the lease is lost, the command is stopped before the lock can have gone to somebody else.
+/// What `run` is asked to do.
 #[derive(Args, Debug)]
 #[command(override_usage = "fencepost run [OPTIONS] <LOCK>... -- <COMMAND> [ARG]...")]
 pub(crate) struct Run {
