@@ -135,21 +135,22 @@ impl FileBackend {
             table.waiters(&paths)?.into_iter().partition(|pid| *pid == own);
         let ours = ours.into_iter().take(queue::waiting(&paths));
         state.waiters = others.into_iter().chain(ours).map(describe).collect();
+        let record = TokenRecord::at(&paths.token).unwrap_or_default();
+        // A line of another grant is one that a full disk left there; nothing is known then of the present holder.
+        let line = HolderLine::read(&paths.lock).filter(|line| line.holder.to_bytes() == record.holder);
         if table.is_held(&paths)? {
             state.status = Status::Held;
-            let line = HolderLine::read(&paths.lock);
             state.since_micros = line.as_ref().and_then(HolderLine::since_micros);
             state.holder = line.as_ref().map(|line| line.holder);
             state.token = line.as_ref().map(|line| line.token);
             state.label = line.map(|line| line.label);
             return Ok(state);
         }
-        let record = File::open(&paths.token).and_then(|file| TokenRecord::read(&file)).unwrap_or_default();
         let rest = record.rests_until.saturating_sub(self.clock.wall_micros());
         if rest > 0 {
             state.status = Status::Resting;
             // A lift may have raised the record since.
-            state.token = HolderLine::read(&paths.lock).map(|line| line.token).or_else(|| record.last());
+            state.token = line.map(|line| line.token).or_else(|| record.last());
             state.remaining = Some(Duration::from_micros(rest));
         }
         Ok(state)

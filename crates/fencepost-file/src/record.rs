@@ -2,7 +2,7 @@
 //!
 //! Invariant: a write that is torn by a crash leaves the other slot as it was. The layout is shared by all versions.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -44,6 +44,11 @@ impl TokenRecord {
         }
         let valid = slots.chunks_exact(SLOT).filter_map(Self::decode);
         Ok(valid.max_by_key(|record| record.generation).unwrap_or_default())
+    }
+
+    /// The record at a path, for a look.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        Self::read(&open_carefully(path)?).ok()
     }
 
     /// Writes the record into the slot that does not hold the present one.
@@ -125,6 +130,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// How long anybody waits at least for another's change of a file.
 pub(crate) const CHANGE_LEAST: Duration = Duration::from_millis(500);
 
+/// Opens a regular file for a look.
+fn open_carefully(path: &Path) -> Option<File> {
+    let file = File::options().read(true).custom_flags(CAREFULLY).open(path).ok()?;
+    file.metadata().is_ok_and(|metadata| metadata.is_file()).then_some(file)
+}
+
 /// Neither following a link nor waiting for the other end of a pipe.
 const CAREFULLY: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
@@ -164,11 +175,8 @@ impl HolderLine {
     /// Reads the line, if there is a whole one. Whoever may write the directory may have put anything in its place, so
     /// it is read with care and shown without control characters.
     pub(crate) fn read(path: &Path) -> Option<Self> {
-        let mut options = File::options();
-        let file = options.read(true).custom_flags(CAREFULLY).open(path).ok()?;
         let mut text = Vec::new();
-        file.metadata().ok().filter(Metadata::is_file)?;
-        file.take(LONGEST_LINE).read_to_end(&mut text).ok()?;
+        open_carefully(path)?.take(LONGEST_LINE).read_to_end(&mut text).ok()?;
         let line = text.split(|byte| *byte == b'\n').next()?;
         let mut line: Self = serde_json::from_slice(line).ok()?;
         line.label.retain(|letter| !letter.is_control());

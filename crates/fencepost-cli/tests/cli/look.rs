@@ -125,3 +125,18 @@ fn flags_are_taken_before_and_after_the_subcommand() {
     home.run(["--json", "--backend", &url, "status", "demo"]).exits(1);
     home.run(["status", "demo", "--json", "--backend", &url]).exits(1);
 }
+
+#[test]
+fn line_of_an_earlier_holder_is_not_believed() {
+    let home = Home::new();
+    home.run(["run", "demo", "--", "true"]).exits(0);
+    let stale = std::fs::read(home.locks().join("demo.lock")).unwrap();
+    let _holder = home.start(["run", "demo", "--", "sh", "-c", "echo >held; sleep 60"]);
+    home.await_file("held");
+    std::fs::write(home.locks().join("demo.lock"), stale).unwrap();
+    let status = json(&home.run(["status", "--json", "demo"]).exits(0).stdout);
+    assert_eq!(
+        (&status["state"], &status["holder"], &status["token"]),
+        (&"held".into(), &Value::Null, &Value::Null)
+    );
+}
