@@ -1,9 +1,15 @@
 //! The holder in words: user, host, process and program, for people who look at a lock. Never used for a decision.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// `user@host: program (pid 4711)`, of this process.
-pub fn of_this_process() -> String {
+pub fn of_this_process() -> &'static str {
+    static LABEL: OnceLock<String> = OnceLock::new();
+    LABEL.get_or_init(this_process)
+}
+
+fn this_process() -> String {
     let program = std::env::args_os().next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
     of(&program, "")

@@ -1,16 +1,19 @@
 //! A lease: one live claim as its holder sees it, and the task that keeps it.
 //!
-//! The task owns the claim, so dropping the lease needs no runtime: it closes a channel, and the task gives the claim
-//! back. Invariant: once `check` has refused, it refuses for ever.
+//! Dropping the lease needs no runtime: it closes a channel, and the task gives the claim back. Between renewals the claim
+//! is parked where a release can take it without waking the task. Invariant: once `check` has refused, it refuses for
+//! ever.
 
 use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use crate::backend::{Claim, Descriptor, Grant, Handover, Renewal};
 use crate::clock::{Clock, Moment, lock};
@@ -60,7 +63,9 @@ impl Lease {
         let (release, released) = oneshot::channel();
         let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };
         let (descriptors, handover) = (claim.descriptors(), claim.handover());
-        clock.spawn(keeping.run(claim, released));
+        let gone = claim.lost();
+        shared.park(claim);
+        clock.spawn(keeping.run(gone, released));
         Self { grant, shared, descriptors, handover, release }
     }
 
@@ -139,9 +144,17 @@ impl Lease {
     /// [`ErrorKind::Lost`] when it was not held any more, so that what was done under it may have overlapped with
     /// somebody else's work; [`ErrorKind::Indeterminate`] when the store did not answer (the ttl bounds it).
     pub async fn release(self) -> Result<()> {
-        let Self { grant, descriptors, release, .. } = self;
+        let Self { grant, shared, descriptors, release, .. } = self;
         // The lock stays taken while one of these is open.
         drop(descriptors);
+        if let Some(claim) = shared.take_parked() {
+            // The task has nothing to keep any more.
+            drop(release);
+            let clock = shared.clock.clone();
+            let outcome = ToItsEnd::of(Box::pin(give_back(shared, claim)), clock).await;
+            return outcome.map_err(|error| error.on(&grant.name));
+        }
+        // A renewal is under way; the task gives the claim back when it has let go of it.
         let (answer, answered) = oneshot::channel();
         let outcome = match release.send(answer) {
             Ok(()) => answered.await.unwrap_or_else(|_| Err(unknown_release())),
@@ -163,14 +176,29 @@ struct Shared {
     deadline: AtomicU64,
     lost: OnceLock<Error>,
     listeners: Mutex<Vec<Waker>>,
+    /// The claim, while nobody does anything with it.
+    parked: Mutex<Option<Box<dyn Claim>>>,
 }
 
 impl Shared {
     fn new(clock: Clock, deadline: Deadline) -> Self {
-        let shared =
-            Self { clock, deadline: AtomicU64::new(0), lost: OnceLock::new(), listeners: Mutex::default() };
+        let shared = Self {
+            clock,
+            deadline: AtomicU64::new(0),
+            lost: OnceLock::new(),
+            listeners: Mutex::default(),
+            parked: Mutex::default(),
+        };
         shared.set_deadline(deadline);
         shared
+    }
+
+    fn park(&self, claim: Box<dyn Claim>) {
+        *lock(&self.parked) = Some(claim);
+    }
+
+    fn take_parked(&self) -> Option<Box<dyn Claim>> {
+        lock(&self.parked).take()
     }
 
     fn set_deadline(&self, deadline: Deadline) {
@@ -237,15 +265,15 @@ impl Drop for Keeping {
 type Released = oneshot::Receiver<oneshot::Sender<Result<()>>>;
 
 impl Keeping {
-    async fn run(mut self, mut claim: Box<dyn Claim>, released: Released) {
-        let mut gone = claim.lost().fuse();
+    async fn run(mut self, gone: BoxFuture<'static, Error>, released: Released) {
+        let mut gone = gone.fuse();
         let mut released = released.fuse();
         let mut event = Event::Woke;
         let answer = loop {
             let action = self.keeper.step(self.shared.clock.now(), event.clone());
             self.shared.set_deadline(self.keeper.deadline());
             self.tell(&event, &action);
-            let next = self.carry_out(action, &mut *claim);
+            let next = carry_out(Arc::clone(&self.shared), action);
             // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
             event = match race(&mut released, race(&mut gone, next)).await {
                 Raced::First(answer) => break answer.ok(),
@@ -253,30 +281,12 @@ impl Keeping {
                 Raced::Second(Raced::Second(outcome)) => outcome,
             };
         };
-        let outcome = self.give_back(claim).await;
+        // Nothing is parked any more where the release has taken it.
+        let Some(claim) = self.shared.take_parked() else { return };
+        let outcome = give_back(Arc::clone(&self.shared), claim).await;
         if let Some(answer) = answer {
             // Whoever dropped the call to release does not want to know.
             drop(answer.send(outcome));
-        }
-    }
-
-    fn carry_out<'a>(
-        &self,
-        action: Action,
-        claim: &'a mut dyn Claim,
-    ) -> impl Future<Output = Event> + Send + use<'a> {
-        let clock = self.shared.clock.clone();
-        async move {
-            match action {
-                Action::Wait(Some(at)) => clock.sleep_until(at).await,
-                Action::Wait(None) | Action::Lose(_) => std::future::pending().await,
-                Action::Renew(give_up_at) => match until(&clock, Some(give_up_at), claim.renew()).await {
-                    Some(Ok(term)) => return Event::Renewed(term),
-                    Some(Err(error)) => return Event::Failed(error),
-                    None => {}
-                },
-            }
-            Event::Woke
         }
     }
 
@@ -300,17 +310,84 @@ impl Keeping {
             observer.observe(&self.lock, event);
         }
     }
+}
 
-    /// Releases the claim; a lease that was lost is given back too, so that nothing of it is left behind.
-    async fn give_back(&self, claim: Box<dyn Claim>) -> Result<()> {
-        let clock = &self.shared.clock;
-        let give_up_at = self.keeper.deadline().moment().unwrap_or_else(|| clock.now().after(RELEASE_MOST));
-        let give_up_at = give_up_at.max(clock.now().after(RELEASE_LEAST));
-        let outcome =
-            until(clock, Some(give_up_at), claim.release()).await.unwrap_or_else(|| Err(unknown_release()));
-        match self.shared.lost.get() {
-            Some(error) => Err(error.clone()),
-            None => outcome,
+async fn carry_out(shared: Arc<Shared>, action: Action) -> Event {
+    match action {
+        Action::Wait(Some(at)) => shared.clock.sleep_until(at).await,
+        Action::Wait(None) | Action::Lose(_) => std::future::pending().await,
+        Action::Renew(give_up_at) => return renew(&shared, give_up_at).await,
+    }
+    Event::Woke
+}
+
+async fn renew(shared: &Shared, give_up_at: Moment) -> Event {
+    let Some(claim) = shared.take_parked() else { return std::future::pending().await };
+    let mut taken = Taken { claim: Some(claim), shared };
+    let Some(claim) = taken.claim.as_mut() else { return Event::Woke };
+    match until(&shared.clock, Some(give_up_at), claim.renew()).await {
+        Some(Ok(term)) => Event::Renewed(term),
+        Some(Err(error)) => Event::Failed(error),
+        None => Event::Woke,
+    }
+}
+
+/// A claim that is being renewed, and is parked again however that ends.
+struct Taken<'a> {
+    claim: Option<Box<dyn Claim>>,
+    shared: &'a Shared,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            self.shared.park(claim);
+        }
+    }
+}
+
+/// Releases the claim; a lease that was lost is given back too, so that nothing of it is left behind.
+async fn give_back(shared: Arc<Shared>, claim: Box<dyn Claim>) -> Result<()> {
+    let clock = &shared.clock;
+    let give_up_at = shared.deadline().moment().unwrap_or_else(|| clock.now().after(RELEASE_MOST));
+    let give_up_at = give_up_at.max(clock.now().after(RELEASE_LEAST));
+    let outcome =
+        until(clock, Some(give_up_at), claim.release()).await.unwrap_or_else(|| Err(unknown_release()));
+    match shared.lost.get() {
+        Some(error) => Err(error.clone()),
+        None => outcome,
+    }
+}
+
+/// A future that is run to its end in the background if its caller drops it.
+struct ToItsEnd {
+    future: Option<BoxFuture<'static, Result<()>>>,
+    clock: Clock,
+}
+
+impl ToItsEnd {
+    fn of(future: BoxFuture<'static, Result<()>>, clock: Clock) -> Self {
+        Self { future: Some(future), clock }
+    }
+}
+
+impl Future for ToItsEnd {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(future) = &mut self.future else { return Poll::Pending };
+        let polled = future.as_mut().poll(context);
+        if polled.is_ready() {
+            self.future = None;
+        }
+        polled
+    }
+}
+
+impl Drop for ToItsEnd {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            self.clock.spawn(future.map(drop));
         }
     }
 }

@@ -306,7 +306,7 @@ impl Lock {
         let request = AcquireRequest {
             name: self.name.clone(),
             holder: HolderId::random(clock),
-            label: self.label.clone().unwrap_or_else(crate::label::of_this_process),
+            label: self.label.clone().unwrap_or_else(|| crate::label::of_this_process().to_owned()),
             ttl: self.ttl,
             at_least: self.at_least,
             wait,
