@@ -1,6 +1,6 @@
 //! What is generated in the documentation: the README's table of promises, from the backends' own profiles.
 //!
-//! Invariant: a promise stands in the table only with the case of the conformance suite that proves it.
+//! Invariant: a promise stands in the table only with the tests that prove it.
 
 use std::fmt::Write;
 
@@ -9,44 +9,48 @@ use fencepost::Profile;
 const BEGIN: &str = "<!-- promises: written by `cargo xtask docs` -->\n";
 const END: &str = "<!-- /promises -->\n";
 
-/// A row of the table: what it is about, what a profile says about it, and the test that proves it.
+/// A row of the table: what it is about, what a profile says about it, and the tests that prove it.
 struct Row {
     name: &'static str,
     says: fn(&Profile) -> &'static str,
-    proof: &'static str,
+    proofs: &'static [&'static str],
 }
 
 const ROWS: &[Row] = &[
     Row {
         name: "reaches",
         says: |profile| profile.scope.describe(),
-        proof: "lock_of_another_process_is_refused_and_seen",
+        proofs: &["lock_of_another_process_is_refused_and_seen"],
     },
     Row {
         name: "a lease",
         says: |profile| profile.expiry.describe(),
-        proof: "lock_of_a_killed_holder_comes_free",
+        proofs: &["lock_of_a_killed_holder_comes_free"],
     },
     Row {
         name: "tokens",
         says: |profile| profile.tokens.describe(),
-        proof: "tokens_grow_over_two_hundred_acquisitions",
+        proofs: &["tokens_grow_over_two_hundred_acquisitions"],
     },
-    Row { name: "a waiter is", says: |profile| profile.waiting.describe(), proof: "release_wakes_a_waiter" },
+    Row {
+        name: "a waiter is",
+        says: |profile| profile.waiting.describe(),
+        proofs: &["release_wakes_a_waiter"],
+    },
     Row {
         name: "on loss",
         says: |profile| profile.loss.describe(),
-        proof: "run_ends_its_work_when_the_lease_is_lost",
+        proofs: &["run_ends_its_work_when_the_lease_is_lost", "removed_token_record_is_a_lost_lease"],
     },
     Row {
         name: "hold at least",
         says: |profile| yes(profile.rest),
-        proof: "released_lock_rests_and_is_then_free",
+        proofs: &["released_lock_rests_and_is_then_free"],
     },
     Row {
         name: "revoke",
         says: |profile| yes(profile.revoke),
-        proof: "revoked_holder_hears_of_it_and_the_next_token_is_greater",
+        proofs: &["revoked_holder_hears_of_it_and_the_next_token_is_greater"],
     },
 ];
 
@@ -56,7 +60,7 @@ fn yes(yes: bool) -> &'static str {
 
 /// The names of the tests that the table refers to.
 pub fn proofs() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().map(|row| row.proof)
+    ROWS.iter().flat_map(|row| row.proofs).copied()
 }
 
 /// `text` with the table of `profiles` between its two markers.
@@ -82,7 +86,7 @@ fn table(profiles: &[Profile]) -> String {
         for profile in profiles {
             let _ = write!(table, " {} |", (row.says)(profile));
         }
-        let _ = writeln!(table, " `{}` |", row.proof);
+        let _ = writeln!(table, " `{}` |", row.proofs.join("`, `"));
     }
     table
 }
