@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use fencepost_core::*;
@@ -30,6 +31,15 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         #[cfg(feature = "file")]
         "file" => Ok(Locks::new(file::FileBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
+    }
+}
+
+/// The directory behind a URL, whether or not it exists yet; `None` where locks are not kept in one.
+pub fn directory(url: &BackendUrl) -> Option<PathBuf> {
+    match url.kind() {
+        #[cfg(feature = "file")]
+        "file" => Some(file::FileBackend::from_url(url, Clock::system()).ok()?.directory()),
+        _ => None,
     }
 }
 

@@ -102,12 +102,7 @@ impl Place {
 
     /// The directory of a file backend.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
-        match self.url.kind() {
-            "file" => {
-                Some(fencepost::file::FileBackend::from_url(&self.url, Clock::system()).ok()?.directory())
-            }
-            _ => None,
-        }
+        fencepost::directory(&self.url)
     }
 
     /// Says that nothing can be held in a directory that is not there: it may be a typing error.
