@@ -246,7 +246,8 @@ fn lock_is_held_while_a_background_process_lives() {
 #[test]
 fn daemon_that_left_the_session_keeps_the_lock_too() {
     let home = Home::new();
-    let script = "setsid sh -c '(sleep 1; echo late >>log) & exit' & exit 0";
+    // Its streams are closed, so that only the lock can be what is waited for.
+    let script = "setsid sh -c '(sleep 1; echo late >>log) & exit' >/dev/null 2>&1 & exit 0";
     home.run(["run", "demo", "--", "sh", "-c", script]).exits(0);
     assert_eq!(home.read("log"), "late\n");
 }
@@ -255,7 +256,8 @@ fn daemon_that_left_the_session_keeps_the_lock_too() {
 fn command_that_is_quick_is_never_missed() {
     let home = Home::new();
     for index in 0..30 {
-        home.run(["run", "demo", "--", "sh", "-c", "(sleep 0.02; echo >done) & exit 0"]).exits(0);
+        home.run(["run", "demo", "--", "sh", "-c", "(sleep 0.02; echo >done) >/dev/null 2>&1 & exit 0"])
+            .exits(0);
         assert!(home.path("done").exists(), "run {index} returned before its background process ended");
         std::fs::remove_file(home.path("done")).unwrap();
     }

@@ -61,7 +61,7 @@ impl Plan {
         Ok(Self { targets: targets.collect::<Result<_, _>>()?, wait, grace })
     }
 
-    /// The time between SIGTERM and SIGKILL that was asked for, with what it takes to end what is left then.
+    /// The time between SIGTERM and SIGKILL that was asked for, by flag or rule.
     pub(super) fn explicit_grace(&self) -> Option<Duration> {
         self.grace
     }
