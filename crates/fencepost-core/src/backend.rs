@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, Result};
+use crate::event::Observer;
 use crate::name::{LockName, NamePrefix};
 use crate::profile::Profile;
 use crate::token::{FencingToken, HolderId};
@@ -132,6 +133,8 @@ pub struct AcquireRequest {
     pub at_least: Option<Duration>,
     /// How long to wait.
     pub wait: Wait,
+    /// Who is told what the backend notices beside the lease.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// How long to wait for a lock.

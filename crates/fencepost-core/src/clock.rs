@@ -142,6 +142,15 @@ impl Clock {
         self.executor().spawn(task);
     }
 
+    /// The same for a task that serves others for as long as they need it: [`settled`](Self::settled) does not wait for
+    /// it.
+    ///
+    /// # Panics
+    /// When the system refuses the thread, which is started on first use.
+    pub fn serve(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.executor().serve(task);
+    }
+
     /// Ends when everything that was [spawned](Self::spawn) has ended: no lease is held, and whatever was dropped has
     /// been given back. For a process that is about to end; bound it, since a store may not answer.
     ///
@@ -151,7 +160,7 @@ impl Clock {
         self.executor().settled().await;
     }
 
-    fn executor(&self) -> &Arc<Executor> {
+    pub(crate) fn executor(&self) -> &Arc<Executor> {
         match &self.0 {
             Source::System => poll::background(),
             Source::Virtual(simulation) => &simulation.executor,

@@ -20,6 +20,11 @@ pub enum Event {
         /// Why.
         error: Error,
     },
+    /// The backend has seen something that people should know: a server whose clock was set, or which may drop data.
+    Noticed {
+        /// What, as a sentence without its end.
+        what: String,
+    },
     /// The lease is lost.
     Lost {
         /// Why.

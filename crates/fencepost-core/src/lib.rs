@@ -4,7 +4,7 @@
 //! - `backend`: the two traits that a backend implements, and the data that crosses them
 //! - `lock`, `lease`: what users hold, before and after the grant
 //! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
-//! - `clock`, `poll`: time, timers, the background thread, and all of it in virtual time
+//! - `clock`, `poll`, `watch`: time, timers and descriptors, the background thread, and time in virtual time
 //! - `name`, `token`, `error`, `profile`, `fence`, `event`, `label`, `url`: the vocabulary
 //! - `memory`: the reference backend
 
@@ -25,6 +25,7 @@ mod poll;
 mod profile;
 mod token;
 mod url;
+mod watch;
 
 pub use backend::{
     AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Renewal, Revoked, Status, Wait,
@@ -40,6 +41,7 @@ pub use lock::{DEFAULT_TTL, Lock, Locks, release_all};
 pub use memory::MemoryBackend;
 pub use name::{LockName, NamePrefix};
 pub use poll::{Raced, arm, race, until};
-pub use profile::{Expiry, Loss, Profile, Scope, Tokens, Waiting};
+pub use profile::{Expiry, Loss, Profile, Scope, Timing, Tokens, Waiting};
 pub use token::{FencingToken, HolderId};
 pub use url::BackendUrl;
+pub use watch::Watched;

@@ -310,6 +310,7 @@ impl Lock {
             ttl: self.ttl,
             at_least: self.at_least,
             wait,
+            observer: self.observer.clone(),
         };
         let claim = self.locks.0.acquire(&request).await.map_err(|error| error.on(&self.name))?;
         let lease = Lease::start(claim, clock, self.grace, self.observer.clone());

@@ -20,7 +20,7 @@ use crate::backend::{
 use crate::clock::{Clock, Moment, lock};
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::name::{LockName, NamePrefix};
-use crate::profile::{Expiry, Loss, Profile, Scope, Waiting};
+use crate::profile::{Expiry, Loss, Profile, Scope, Timing, Waiting};
 use crate::token::{FencingToken, HolderId};
 
 /// What the memory backend promises.
@@ -29,6 +29,7 @@ pub const PROFILE: Profile = Profile::weakest("memory")
     .waiting(Waiting::Queued)
     .loss(Loss::Pushed)
     .scope(Scope::Process)
+    .timing(Timing::Monotonic)
     .revocable()
     .rests()
     .longest_ttl(Some(Duration::from_hours(24)));

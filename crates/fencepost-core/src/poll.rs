@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
 use crate::clock::{Clock, Moment, Timers, lock};
+use crate::watch::Watch;
 
 /// Tasks and timers that one thread works off.
 pub(crate) struct Executor {
@@ -27,14 +27,15 @@ pub(crate) struct Executor {
     /// How many tasks have not ended, and who waits for none to be left.
     unfinished: Mutex<(usize, Vec<Waker>)>,
     arrived: Mutex<Vec<BoxFuture<'static, ()>>>,
-    bell: Bell,
+    /// Whether the thread works, sleeps, or has been told to look again.
+    state: AtomicU8,
+    /// What it sleeps on; a simulated one never sleeps.
+    watch: Option<Watch>,
 }
 
-/// How the thread is told that there is something to do.
-enum Bell {
-    Kernel(OwnedFd),
-    Flag(AtomicBool),
-}
+const WORKS: u8 = 0;
+const SLEEPS: u8 = 1;
+const RUNG: u8 = 2;
 
 /// The process's executor; its thread starts with the first call.
 ///
@@ -62,14 +63,20 @@ pub(crate) fn background() -> &'static Arc<Executor> {
 }
 
 impl Executor {
-    fn new(bell: Bell) -> Self {
-        Self { timers: Timers::default(), unfinished: Mutex::default(), arrived: Mutex::default(), bell }
+    fn new(watch: Option<Watch>) -> Self {
+        Self {
+            timers: Timers::default(),
+            unfinished: Mutex::default(),
+            arrived: Mutex::default(),
+            state: AtomicU8::new(WORKS),
+            watch,
+        }
     }
 
     fn launch() -> io::Result<Arc<Self>> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let alarm = rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
-        let executor = Arc::new(Self::new(Bell::Kernel(bell)));
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let alarm = rustix::time::timerfd_create(TimerfdClockId::Boottime, flags)?;
+        let executor = Arc::new(Self::new(Some(Watch::with_alarm(&alarm)?)));
         let shared = Arc::clone(&executor);
         std::thread::Builder::new().name("fencepost".to_owned()).spawn(move || shared.work(&alarm))?;
         Ok(executor)
@@ -77,14 +84,24 @@ impl Executor {
 
     /// An executor that works only inside [`Executor::simulate`].
     pub(crate) fn simulated() -> Self {
-        Self::new(Bell::Flag(AtomicBool::new(false)))
+        Self::new(None)
+    }
+
+    /// What the thread watches; `None` in a simulation, which has no descriptors.
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()
     }
 
     /// Takes on a task. One that panics ends alone: the others are keepers of leases that have nothing to do with it.
     pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         lock(&self.unfinished).0 += 1;
         let executor = Arc::clone(self);
-        let task = AssertUnwindSafe(task).catch_unwind().map(move |_| executor.finished_one());
+        self.serve(AssertUnwindSafe(task).catch_unwind().map(move |_| executor.finished_one()));
+    }
+
+    /// Takes on a task that nobody waits for.
+    pub(crate) fn serve(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = AssertUnwindSafe(task).catch_unwind().map(drop);
         lock(&self.arrived).push(Box::pin(task));
         self.ring();
     }
@@ -114,36 +131,41 @@ impl Executor {
     pub(crate) fn set_timer(&self, at: Moment, timer: Option<u64>, waker: &Waker) -> u64 {
         let (id, is_next) = self.timers.set(at, timer, waker);
         // A simulated thread looks at the timers whenever it has nothing else to do.
-        if is_next && matches!(self.bell, Bell::Kernel(_)) {
+        if is_next && self.watch.is_some() {
             self.ring();
         }
         id
     }
 
-    /// Tells the thread to look again.
+    /// Tells the thread to look again. Costs a system call only where it sleeps.
     fn ring(&self) {
-        match &self.bell {
-            // A full counter already means "look again", so a refused write is as good as an accepted one.
-            Bell::Kernel(bell) => {
-                let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
-            }
-            Bell::Flag(rung) => rung.store(true, Ordering::Release),
+        let before = self.state.swap(RUNG, Ordering::AcqRel);
+        if let Some(watch) = self.watch.as_ref().filter(|_| before == SLEEPS) {
+            watch.wake();
         }
     }
 
     fn work(self: Arc<Self>, alarm: &OwnedFd) {
-        let Bell::Kernel(bell) = &self.bell else { return };
+        let Some(watch) = &self.watch else { return };
         let waker = Waker::from(Arc::clone(&self));
         let mut tasks = FuturesUnordered::new();
+        let mut armed = None;
         loop {
+            self.state.store(WORKS, Ordering::Release);
             self.run_ready(&mut tasks, &waker);
             self.timers.fire(Clock::system().now());
-            let armed = arm(alarm, self.timers.next());
-            debug_assert!(armed.is_ok(), "a time that is left is a valid timer");
-            let mut ready = [PollFd::new(bell, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];
-            // An interrupted wait only means that we look again.
-            let _ = rustix::event::poll(&mut ready, None);
-            let _ = rustix::io::read(bell, &mut [0; 8]);
+            let next = self.timers.next();
+            if armed != Some(next) {
+                let set = arm(alarm, next);
+                debug_assert!(set.is_ok(), "a time that is left is a valid timer");
+                armed = Some(next);
+            }
+            // What has rung since the store above has something to do that was perhaps not seen.
+            let rested = self.state.compare_exchange(WORKS, SLEEPS, Ordering::AcqRel, Ordering::Acquire);
+            // The clock may have been shifted while the process was stopped: the timer is then set anew.
+            if rested.is_ok() && watch.sleep().is_interrupted() {
+                armed = None;
+            }
         }
     }
 
@@ -165,17 +187,16 @@ impl Executor {
         future: impl Future<Output = T>,
         jump: impl Fn(Moment) -> Moment,
     ) -> T {
-        let Bell::Flag(rung) = &self.bell else { unreachable!("only a simulated executor simulates") };
         let waker = Waker::from(Arc::clone(self));
         let mut future = pin!(future);
         let mut kept = Kept { tasks: FuturesUnordered::new(), executor: self };
         loop {
-            rung.store(false, Ordering::Release);
+            self.state.store(WORKS, Ordering::Release);
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return output;
             }
             self.run_ready(&mut kept.tasks, &waker);
-            if rung.swap(false, Ordering::Acquire) {
+            if self.state.swap(WORKS, Ordering::AcqRel) == RUNG {
                 continue;
             }
             let next = self.timers.next().expect("something is left that can end the future");

@@ -63,6 +63,20 @@ pub enum Scope {
     Cluster,
 }
 
+/// By what clock the store ends a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Timing {
+    /// By none: a lease does not run out.
+    Untimed,
+    /// By one that nobody can set.
+    Monotonic,
+    /// By the wall clock of one server.
+    WallClock,
+    /// By the wall clocks of several servers, a minority of which may be set.
+    WallClocks,
+}
+
 impl Expiry {
     /// The promise in words.
     pub const fn describe(self) -> &'static str {
@@ -135,6 +149,10 @@ pub struct Profile {
     pub loss: Loss,
     /// How far the lock reaches.
     pub scope: Scope,
+    /// By what clock the store ends a lease.
+    pub timing: Timing,
+    /// Whether a store that may have lost data grants nothing until every lease that it may have forgotten is over.
+    pub quarantine: bool,
     /// Whether a lease can be taken away by force.
     pub revoke: bool,
     /// Whether the store keeps a lock taken after its release (hold-at-least).
@@ -153,6 +171,8 @@ impl Profile {
             waiting: Waiting::Polled,
             loss: Loss::AtDeadline,
             scope: Scope::Process,
+            timing: Timing::WallClock,
+            quarantine: false,
             revoke: false,
             rest: false,
             longest_ttl: Some(Duration::from_mins(1)),
@@ -186,6 +206,18 @@ impl Profile {
     /// Changes the reach.
     pub const fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
+        self
+    }
+
+    /// Changes the clock that ends leases.
+    pub const fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Whether a loss of data is followed by a quarantine.
+    pub const fn quarantine(mut self, quarantine: bool) -> Self {
+        self.quarantine = quarantine;
         self
     }
 

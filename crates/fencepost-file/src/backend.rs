@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Grant,
     Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile, Result, Revoked, Scope,
-    Status, Tokens, Wait, Waiting, until,
+    Status, Timing, Tokens, Wait, Waiting, until,
 };
 
 use crate::claim::FileClaim;
@@ -27,6 +27,7 @@ pub const PROFILE: Profile = Profile::weakest("file")
     .waiting(Waiting::Notified)
     .loss(Loss::Pushed)
     .scope(Scope::Host)
+    .timing(Timing::Untimed)
     .rests()
     .longest_ttl(None);
 

@@ -61,7 +61,7 @@ type Case = fn(&dyn FenceHarness);
 const CASES: &[(&str, Case)] = crate::__fence_cases!(__fence_table);
 
 /// Makes the suite's tests for one [`FenceHarness`], which is named from the place of the call, in a module
-/// `fence_conformance` or of the given name.
+/// `fence_conformance` or of the given name. `if redis_server` at its end is as in [`conformance!`](crate::conformance!).
 ///
 /// # Examples
 /// ```
@@ -86,12 +86,12 @@ const CASES: &[(&str, Case)] = crate::__fence_cases!(__fence_table);
 /// ```
 #[macro_export]
 macro_rules! fence_conformance {
-    ($harness:ident) => {
-        $crate::fence_conformance!(fence_conformance: $harness);
+    ($harness:ident $(, if $installed:ident)?) => {
+        $crate::fence_conformance!(fence_conformance: $harness $(, if $installed)?);
     };
-    ($module:ident: $harness:ident) => {
+    ($module:ident: $harness:ident $(, if $installed:ident)?) => {
         mod $module {
-            $crate::__fence_cases!(__fence_tests $harness);
+            $crate::__fence_cases!(__fence_tests $harness [$($installed)?]);
         }
     };
 }
@@ -99,11 +99,12 @@ macro_rules! fence_conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __fence_tests {
-    (($harness:ident) $($case:ident)*) => {
+    (($harness:ident $installed:tt) $($case:ident)*) => {
         $(
-            #[test]
-            fn $case() {
-                $crate::fence_suite::run::<super::$harness>(stringify!($case));
+            $crate::__test! { $installed
+                fn $case() {
+                    $crate::fence_suite::run::<super::$harness>(stringify!($case));
+                }
             }
         )*
     };

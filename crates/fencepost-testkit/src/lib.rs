@@ -7,13 +7,19 @@
 //! - `worker`: worker processes of the cases; `history`: the checker of what several holders did
 //! - `broken`: deliberately broken backends and fences, which prove that the suite finds defects
 //! - `virtual_memory`: the memory backend in virtual time, as a harness
+//! - `servers`: real servers as child processes; `process` and `port` are what they stand on
+//! - `proxy`: a proxy that loses, holds back and delays what passes between a client and a server
 
 pub mod broken;
 pub mod conformance;
 pub mod fence_suite;
 pub mod history;
+pub mod proxy;
+pub mod servers;
 
 mod harness;
+mod port;
+mod process;
 mod virtual_memory;
 mod worker;
 

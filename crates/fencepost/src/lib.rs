@@ -9,6 +9,10 @@ pub use fencepost_core::*;
 #[cfg(feature = "file")]
 pub use fencepost_file as file;
 
+/// Locks on one Redis, and on several independent ones by Redlock.
+#[cfg(feature = "redis")]
+pub use fencepost_redis as redis;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors
@@ -30,6 +34,8 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         }
         #[cfg(feature = "file")]
         "file" => Ok(Locks::new(file::FileBackend::from_url(url, clock.clone())?)),
+        #[cfg(feature = "redis")]
+        "redis" => Ok(Locks::new(redis::RedisBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
     }
 }
@@ -48,6 +54,8 @@ pub fn profiles() -> Vec<Profile> {
     vec![
         #[cfg(feature = "file")]
         file::PROFILE,
+        #[cfg(feature = "redis")]
+        redis::PROFILE,
         memory::PROFILE,
     ]
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fencepost::{Expiry, LockName, Profile, Scope};
+use fencepost::{Expiry, LockName, Profile, Scope, Timing};
 use serde::Serialize;
 
 use super::place::{Place, Source, fail};
@@ -112,6 +112,34 @@ impl<'a> Explanation<'a> {
     }
 }
 
+fn clock_jump(timing: Timing) -> (&'static str, &'static str) {
+    match timing {
+        Timing::WallClock => (
+            "yes",
+            "if the server's clock is set forward while the lock is held; a fence refuses the older holder",
+        ),
+        Timing::WallClocks => (
+            "yes",
+            "if the clocks of a majority of the nodes are set forward; a fence refuses the older holder",
+        ),
+        _ => ("no", "deadlines are counted on a clock that only runs forward"),
+    }
+}
+
+fn data_loss(quarantine: bool) -> (&'static str, &'static str) {
+    if quarantine {
+        (
+            "no",
+            "a server that may have lost data grants nothing until every lease it may have forgotten is over",
+        )
+    } else {
+        (
+            "yes",
+            "the quarantine is off: a server that has lost its data grants at once; a fence refuses the older holder",
+        )
+    }
+}
+
 const NO_FENCE: &str = "none: a holder that does not know that it lost the lock is not stopped";
 
 fn chosen_by(source: &Source) -> String {
@@ -154,7 +182,12 @@ fn promises(profile: &Profile, source: &Source) -> Vec<Promise> {
             "no",
             "free when the guardian has given it back, at the latest after the ttl",
         ));
-        promises.push(promise("clock jump", "no", "deadlines are counted on a clock that only runs forward"));
+        let (two_may_overlap, what_happens) = clock_jump(profile.timing);
+        promises.push(promise("clock jump", two_may_overlap, what_happens));
+        if matches!(profile.timing, Timing::WallClock | Timing::WallClocks) {
+            let (two_may_overlap, what_happens) = data_loss(profile.quarantine);
+            promises.push(promise("data loss", two_may_overlap, what_happens));
+        }
     }
     if profile.scope == Scope::Process {
         promises.push(promise("other runs", "yes", "another process does not see this lock at all"));

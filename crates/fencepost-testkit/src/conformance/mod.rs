@@ -156,6 +156,9 @@ const CASES: &[Case] = crate::__cases!(__table);
 /// Makes the suite's tests for one [`Harness`], which is named from the place of the call, in a module `conformance`
 /// or of the given name.
 ///
+/// `conformance!(redis: Redis, if redis_server)` makes tests that are ignored unless the configuration `redis_server` is
+/// set, which the build script of the backend's crate does where the server is installed.
+///
 /// # Examples
 /// The whole `tests/conformance.rs` of a backend whose locks reach no other process:
 /// ```
@@ -179,12 +182,12 @@ const CASES: &[Case] = crate::__cases!(__table);
 /// ```
 #[macro_export]
 macro_rules! conformance {
-    ($harness:ident) => {
-        $crate::conformance!(conformance: $harness);
+    ($harness:ident $(, if $installed:ident)?) => {
+        $crate::conformance!(conformance: $harness $(, if $installed)?);
     };
-    ($module:ident: $harness:ident) => {
+    ($module:ident: $harness:ident $(, if $installed:ident)?) => {
         mod $module {
-            $crate::__cases!(__tests $harness);
+            $crate::__cases!(__tests $harness [$($installed)?]);
 
             #[test]
             #[ignore = "a worker process of the other cases"]
@@ -198,14 +201,30 @@ macro_rules! conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tests {
-    (($harness:ident) $($theme:ident $kind:tt $case:ident: $when:ident;)*) => {
+    (($harness:ident $installed:tt) $($theme:ident $kind:tt $case:ident: $when:ident;)*) => {
         $(
-            #[test]
-            fn $case() {
-                let worker = concat!(module_path!(), "::worker");
-                $crate::conformance::run::<super::$harness>(stringify!($case), worker);
+            $crate::__test! { $installed
+                fn $case() {
+                    let worker = concat!(module_path!(), "::worker");
+                    $crate::conformance::run::<super::$harness>(stringify!($case), worker);
+                }
             }
         )*
+    };
+}
+
+/// A test, which is ignored where its server is not installed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __test {
+    ([] $test:item) => {
+        #[test]
+        $test
+    };
+    ([$installed:ident] $test:item) => {
+        #[test]
+        #[cfg_attr(not($installed), ignore = "its server is not installed")]
+        $test
     };
 }
 

@@ -133,6 +133,7 @@ impl<'a> Stage<'a> {
             ttl: self.ttl(),
             at_least: None,
             wait,
+            observer: None,
         }
     }
 

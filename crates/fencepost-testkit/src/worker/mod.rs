@@ -7,14 +7,14 @@ mod protocol;
 mod serve;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
-
 pub(crate) use protocol::{Answer, Command, Held, Patience};
 pub use serve::work_as_told;
+
+use crate::process::Process;
 
 /// The variable in which a worker finds the address of its case's surroundings.
 const ADDRESS: &str = "FENCEPOST_WORKER";
@@ -27,7 +27,7 @@ pub(crate) fn label(process: u32) -> String {
 /// A running worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    process: Child,
+    process: Process,
     commands: ChildStdin,
     answers: Receiver<Answer>,
 }
@@ -50,7 +50,7 @@ impl Worker {
         let (sender, answers) = channel();
         // It ends with the worker, whose end of the pipe then closes.
         std::thread::spawn(move || pass_on(output, &sender));
-        Self { process, commands, answers }
+        Self { process: process.into(), commands, answers }
     }
 
     /// The process.
@@ -80,41 +80,17 @@ impl Worker {
 
     /// Stops the process, as a debugger or an overloaded machine does, and waits until it stands still.
     pub(crate) fn stop(&self) {
-        self.signal(Signal::STOP);
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let state = rustix::process::waitid(WaitId::Pid(self.pid()), options);
-        let stopped = state.is_ok_and(|state| state.is_some_and(|state| state.stopped()));
-        assert!(stopped, "worker {} was stopped, and stands still", self.id());
+        self.process.stop();
     }
 
     /// Lets a stopped process go on.
     pub(crate) fn go_on(&self) {
-        self.signal(Signal::CONT);
+        self.process.go_on();
     }
 
     /// Kills the process, and waits until it is gone.
     pub(crate) fn kill(mut self) {
-        self.end();
-    }
-
-    fn signal(&self, signal: Signal) {
-        rustix::process::kill_process(self.pid(), signal).expect("a worker that was not waited for exists");
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
-    }
-
-    fn end(&mut self) {
-        // A process that has ended already cannot be killed, and is waited for all the same.
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.end();
+        self.process.kill();
     }
 }
 

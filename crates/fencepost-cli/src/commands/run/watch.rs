@@ -216,6 +216,10 @@ impl Watch<'_> {
                     self.journal.event("renew_failed", &lock, grant, Some(&error.to_string()));
                     self.printer.detail(format_args!("{lock}: a renewal has failed: {error}"));
                 }
+                Event::Noticed { what } => {
+                    self.journal.event("noticed", &lock, grant, Some(&what));
+                    self.printer.warn(format_args!("{lock}: {what}"));
+                }
                 Event::Lost { error } => self.journal.event("lost", &lock, grant, Some(reason(&error))),
                 _ => {}
             }

@@ -1,0 +1,189 @@
+//! Descriptors that fencepost's own thread watches, so that a backend's connection needs no thread and no runtime.
+//!
+//! Invariant: whoever finds a descriptor not ready has left its waker before it looked, so no readiness is missed.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+
+use crate::clock::{Clock, lock};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What one thread sleeps on: a bell, an alarm, and the descriptors of others.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    epoll: OwnedFd,
+    bell: OwnedFd,
+    next_id: AtomicU64,
+    listeners: Mutex<HashMap<u64, Arc<Listeners>>>,
+}
+
+/// How a sleep has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slept {
+    Woken,
+    Interrupted,
+}
+
+impl Slept {
+    pub(crate) fn is_interrupted(self) -> bool {
+        self == Self::Interrupted
+    }
+}
+
+/// Who waits for one descriptor.
+#[derive(Debug, Default)]
+struct Listeners {
+    reader: Mutex<Option<Waker>>,
+    writer: Mutex<Option<Waker>>,
+}
+
+/// The number of the bell and the alarm, which nobody listens to: they only end the sleep.
+const NOBODY: u64 = 0;
+
+/// How many events one sleep brings at most.
+const EVENTS: usize = 64;
+
+impl Watch {
+    /// A watch that `alarm` wakes too.
+    pub(crate) fn with_alarm(alarm: &OwnedFd) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let edge = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, &bell, EventData::new_u64(NOBODY), edge)?;
+        epoll::add(&epoll, alarm, EventData::new_u64(NOBODY), edge)?;
+        Ok(Self { epoll, bell, next_id: AtomicU64::new(1), listeners: Mutex::default() })
+    }
+
+    /// Ends the sleep. A full counter already means that, so a refused write is as good as an accepted one.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Sleeps until something is ready, and wakes who waits for it.
+    pub(crate) fn sleep(&self) -> Slept {
+        let mut events = Vec::with_capacity(EVENTS);
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+            Err(Errno::INTR) => return Slept::Interrupted,
+            outcome => debug_assert!(outcome.is_ok(), "epoll waits on descriptors of its own: {outcome:?}"),
+        }
+        for event in &events {
+            let listeners = lock(&self.listeners).get(&event.data.u64()).map(Arc::clone);
+            if let Some(listeners) = listeners {
+                listeners.hear(event.flags);
+            }
+        }
+        Slept::Woken
+    }
+}
+
+impl Listeners {
+    fn hear(&self, flags: EventFlags) {
+        let ended = EventFlags::HUP | EventFlags::ERR;
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP | ended) {
+            wake(&self.reader);
+        }
+        if flags.intersects(EventFlags::OUT | ended) {
+            wake(&self.writer);
+        }
+    }
+}
+
+fn wake(listener: &Mutex<Option<Waker>>) {
+    let waker = lock(listener).take();
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// A descriptor in non-blocking mode that is watched until this is dropped. One task reads, and one task writes.
+#[derive(Debug)]
+pub struct Watched<T: AsFd> {
+    io: T,
+    id: u64,
+    clock: Clock,
+    listeners: Arc<Listeners>,
+}
+
+impl<T: AsFd> Watched<T> {
+    /// Begins to watch `io`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the system refuses to; [`ErrorKind::Unsupported`] in virtual time.
+    pub fn new(clock: &Clock, io: T) -> Result<Self> {
+        clock.start()?;
+        let watch = clock.executor().watch().ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "watch a descriptor", "virtual time has no descriptors")
+        })?;
+        let listeners = Arc::new(Listeners::default());
+        let id = watch.next_id.fetch_add(1, Ordering::Relaxed);
+        lock(&watch.listeners).insert(id, Arc::clone(&listeners));
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let watched = Self { io, id, clock: clock.clone(), listeners };
+        epoll::add(&watch.epoll, &watched.io, EventData::new_u64(id), flags).map_err(|error| {
+            let what = "the system refuses to watch a descriptor";
+            Error::new(ErrorKind::Unavailable, "connect", what).caused_by(io::Error::from(error))
+        })?;
+        Ok(watched)
+    }
+
+    /// What is watched.
+    pub fn inner(&self) -> &T {
+        &self.io
+    }
+
+    /// Reads by `read`; where that would block, `context` is woken when it is worth another try.
+    pub fn poll_read<R>(
+        &self,
+        context: &mut Context<'_>,
+        read: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll(&self.listeners.reader, context, read)
+    }
+
+    /// Writes by `write`; where that would block, `context` is woken when it is worth another try.
+    pub fn poll_write<R>(
+        &self,
+        context: &mut Context<'_>,
+        write: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll(&self.listeners.writer, context, write)
+    }
+
+    fn poll<R>(
+        &self,
+        listener: &Mutex<Option<Waker>>,
+        context: &mut Context<'_>,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        // Before the try: an edge between the try and this would never be heard.
+        match &mut *lock(listener) {
+            Some(waker) => waker.clone_from(context.waker()),
+            listener => *listener = Some(context.waker().clone()),
+        }
+        loop {
+            match operation(&self.io) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+}
+
+impl<T: AsFd> Drop for Watched<T> {
+    fn drop(&mut self) {
+        let Some(watch) = self.clock.executor().watch() else { return };
+        // The descriptor leaves the epoll by being closed, unless somebody has a duplicate of it.
+        let _ = epoll::delete(&watch.epoll, &self.io);
+        lock(&watch.listeners).remove(&self.id);
+    }
+}

@@ -1,0 +1,35 @@
+-- Shows that the waiters of one process live, and what has become of the locks that they wait for.
+--
+-- KEYS: R:l, R:q and R:w of each waiter in turn
+-- ARGV: 1 how long a waiter is believed to live without a sign (ms), then the holder ids of the waiters
+-- Result: of each waiter: 'turn' when the lock is reserved for it, 'gone' when it is not in the queue, or else the
+--         milliseconds until the lock is free if nothing is done where it is the first in the queue, and -1 elsewhere
+--
+-- Atomic because a script is. It also hands on a lock whose holder or whose reservation has run out.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local alive_until = string.format('%.0f', now + ARGV[1])
+local result = {}
+for waiter = 1, #ARGV - 1 do
+  local holder = ARGV[waiter + 1]
+  local lock, queue, waiters = KEYS[waiter * 3 - 2], KEYS[waiter * 3 - 1], KEYS[waiter * 3]
+  local entry = redis.call('HGET', waiters, holder)
+  if entry then
+    redis.call('HSET', waiters, holder, alive_until .. string.match(entry, '|.*$'))
+    redis.call('PEXPIRE', queue, ARGV[1] * 2)
+    redis.call('PEXPIRE', waiters, ARGV[1] * 2)
+  end
+  local held = redis.call('GET', lock) or hand_over(lock, queue, waiters, now)
+  if held and string.match(held, '^1|(%x*)||resv|') == holder then
+    result[waiter] = 'turn'
+  elseif not entry then
+    result[waiter] = 'gone'
+  else
+    if redis.call('ZRANK', queue, holder) == 0 then
+      result[waiter] = redis.call('PTTL', lock)
+    else
+      result[waiter] = -1
+    end
+  end
+end
+return result

@@ -1,0 +1,51 @@
+-- Learns which incarnation of the server this is, once a connection, and begins a quarantine where it may have lost data.
+--
+-- KEYS: 1 fencepost:inc, 2 fencepost:cfg
+-- ARGV: 1 the longest ttl (ms), 2 1 when this connection had learned a record and it is gone or another one now
+-- Result: {the incarnation record, from when on it grants (ms), now ms, why it may have lost data, warnings…}
+--
+-- Atomic because a script is: of two that find the record missing or strange, the second finds the first's.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function field(section, name)
+  return string.match(redis.call('INFO', section), name .. ':([^\r\n]*)')
+end
+
+local longest = tonumber(redis.call('HGET', KEYS[2], 'max_ttl') or 0)
+if longest < tonumber(ARGV[1]) then
+  redis.call('HSET', KEYS[2], 'max_ttl', ARGV[1], 'schema', 1)
+end
+local quarantine = math.floor(math.max(tonumber(ARGV[1]), longest) * 1.001) + 50
+
+local id = field('server', 'run_id')
+local record = redis.call('GET', KEYS[1])
+local known, ready, why = string.match(record or '', '^(%w+)|(%d+)|?(.*)$')
+ready = tonumber(ready)
+if known ~= id then
+  if known then
+    why = 'it was restarted or a replica took over'
+  elseif ARGV[2] == '1' or string.find(redis.call('INFO', 'commandstats'), 'cmdstat_flush') then
+    why = 'its data was removed'
+  elseif field('server', 'uptime_in_seconds') * 1000 < quarantine then
+    why = 'it was started and knows of no lock'
+  elseif string.find(field('replication', 'master_replid2') or '', '[^0]') then
+    why = 'it took over from another server'
+  else
+    why = ''
+  end
+  ready = why ~= '' and now + quarantine or now
+elseif ready > now + quarantine then
+  -- The server's clock has gone back: nobody must wait until it is where it was.
+  ready = now + quarantine
+end
+local learned = id .. '|' .. string.format('%.0f', ready) .. '|' .. why
+if learned ~= record then
+  redis.call('SET', KEYS[1], learned)
+end
+local result = {learned, ready, now, why}
+local policy = field('memory', 'maxmemory_policy')
+if policy ~= 'noeviction' and field('memory', 'maxmemory') ~= '0' then
+  result[5] = 'its maxmemory-policy is ' .. policy .. ', so it may drop locks and tokens when it is full'
+end
+return result

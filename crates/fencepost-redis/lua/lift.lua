@@ -1,0 +1,14 @@
+-- Makes the next token at least one that is given, and never lowers it.
+--
+-- KEYS: 1 R:s
+-- ARGV: 1 the token below it
+-- Result: 1
+--
+-- Atomic because a script is. Numbers are compared as strings, because those of Lua are doubles. A record that may be ahead
+-- of the clock must not expire.
+local token = redis.call('HGET', KEYS[1], 't')
+if not token or #token < #ARGV[1] or (#token == #ARGV[1] and token < ARGV[1]) then
+  redis.call('HSET', KEYS[1], 't', ARGV[1])
+  redis.call('PERSIST', KEYS[1])
+end
+return 1

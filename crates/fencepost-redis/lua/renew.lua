@@ -1,0 +1,20 @@
+-- Renews the leases of one process, many at once.
+--
+-- KEYS: R:l and R:x:<holder> of each lease in turn
+-- ARGV: of each lease in turn, how its record begins and its ttl (ms)
+-- Result: {now ms, then of each lease: 1, or 0 when it is gone, or the reason for which it was taken away}
+--
+-- Atomic because a script is. GT: an older renewal that was held up on its way never shortens what a newer one promised.
+-- A record that is not there is never made anew: the lock may have been somebody else's meanwhile.
+local time = redis.call('TIME')
+local result = {time[1] * 1000 + math.floor(time[2] / 1000)}
+for lease = 1, #KEYS, 2 do
+  local held = redis.call('GET', KEYS[lease])
+  if held and string.sub(held, 1, #ARGV[lease]) == ARGV[lease] then
+    redis.call('PEXPIRE', KEYS[lease], ARGV[lease + 1], 'GT')
+    result[#result + 1] = 1
+  else
+    result[#result + 1] = redis.call('GET', KEYS[lease + 1]) or 0
+  end
+end
+return result

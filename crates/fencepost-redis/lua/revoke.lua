@@ -1,0 +1,23 @@
+-- Takes a lease away from the holder with one token, and from no other.
+--
+-- KEYS: 1 R:l, 2 R:s, 3 R:q, 4 R:w, 5 the beginning of R:x:<holder>
+-- ARGV: 1 token, 2 reason, 3 how long the reason is kept for its holder (ms)
+-- Result: 1, or 0 when nobody holds the lock with that token
+--
+-- Atomic because a script is: a newer holder is never hit. The token record outlives the lease, so the next token is greater.
+local held = redis.call('GET', KEYS[1])
+local holder, token = string.match(held or '', '^1|(%x*)|(%d*)|held|')
+if not holder or token ~= ARGV[1] then
+  return 0
+end
+-- A token record that has expired or was lost must not let the token come back.
+local last = redis.call('HGET', KEYS[2], 't')
+if not last or #last < #token or (#last == #token and last < token) then
+  redis.call('HSET', KEYS[2], 't', token)
+end
+redis.call('SET', KEYS[5] .. holder, ARGV[2], 'PX', ARGV[3])
+local process = string.match(held, '^1|%x*|%d*|held|%d+|%d+|([^|]*)|')
+redis.call('PUBLISH', 'fencepost:p:' .. process, 'gone ' .. holder .. ' ' .. ARGV[2])
+local time = redis.call('TIME')
+hand_over(KEYS[1], KEYS[3], KEYS[4], time[1] * 1000 + math.floor(time[2] / 1000))
+return 1

@@ -1,0 +1,256 @@
+//! What a URL says: where the servers are, who we are there, and how careful to be.
+
+use std::fmt;
+use std::time::Duration;
+
+use fencepost_core::{BackendUrl, Result};
+use percent_encoding::percent_decode_str;
+
+/// One server's address, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            return write!(f, "[{}]:{}", self.host, self.port);
+        }
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// How to log in to a server. Never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login")
+    }
+}
+
+/// Where the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    At(Address),
+    /// Wherever the sentinels say that the server of this name is.
+    Sentinels {
+        sentinels: Vec<Address>,
+        name: String,
+    },
+}
+
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(address) => address.fmt(f),
+            Self::Sentinels { name, .. } => write!(f, "the sentinels' {name}"),
+        }
+    }
+}
+
+/// How to reach one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) whereabouts: Whereabouts,
+    pub(crate) login: Login,
+    pub(crate) database: u32,
+    pub(crate) is_tls: bool,
+}
+
+/// What the options of a URL say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) max_ttl: Duration,
+    pub(crate) has_quarantine: bool,
+    /// How many replicas must have a grant before it counts.
+    pub(crate) replicas: u32,
+}
+
+/// The longest ttl unless `max_ttl` says otherwise.
+const MAX_TTL: Duration = Duration::from_mins(1);
+
+/// The longest `max_ttl`: a quarantine is as long.
+const LONGEST_MAX_TTL: Duration = Duration::from_hours(24);
+
+impl Options {
+    pub(crate) fn of(url: &BackendUrl) -> Result<Self> {
+        let max_ttl = match url.option("max_ttl") {
+            None => MAX_TTL,
+            Some(text) => duration(text)
+                .filter(|ttl| (Duration::from_millis(100)..=LONGEST_MAX_TTL).contains(ttl))
+                .ok_or_else(|| {
+                    url.wrong(format!(
+                        "max_ttl={text:?} is not a duration such as 60s, 5m or 500ms, from 100ms to 24h"
+                    ))
+                })?,
+        };
+        let replicas = match url.option("replicas") {
+            None => 0,
+            Some(text) => text.parse().map_err(|_| url.wrong(format!("replicas={text:?} is no number")))?,
+        };
+        Ok(Self { max_ttl, has_quarantine: url.switch("quarantine", true)?, replicas })
+    }
+}
+
+/// A duration as it stands in a URL: digits and a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let unit = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let number: u64 = text[..unit].parse().ok()?;
+    let in_ms = match &text[unit..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.checked_mul(in_ms).map(Duration::from_millis)
+}
+
+impl Endpoint {
+    /// The endpoints that a URL names, which are several for `redlock:` alone.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that says which part is wrong.
+    pub(crate) fn all(url: &BackendUrl) -> Result<Vec<Self>> {
+        let rest = url.body().strip_prefix("//").ok_or_else(|| url.wrong("write // before the host"))?;
+        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let login = login.map(|login| read_login(url, login)).transpose()?.unwrap_or_default();
+        let is_tls = url.scheme() == "rediss" || url.scheme() == "rediss+sentinel";
+        if url.scheme().contains("sentinel") {
+            let sentinels = addresses(url, hosts, SENTINEL_PORT)?;
+            let (name, database) = path.split_once('/').unwrap_or((path, ""));
+            if name.is_empty() {
+                return Err(url
+                    .wrong("the name of the server that the sentinels watch is missing")
+                    .hint("write it after the sentinels, such as redis+sentinel://s1,s2,s3/master"));
+            }
+            let whereabouts = Whereabouts::Sentinels { sentinels, name: decoded(url, name)? };
+            return Ok(vec![Self { whereabouts, login, database: read_database(url, database)?, is_tls }]);
+        }
+        let database = read_database(url, path)?;
+        let at =
+            |address| Self { whereabouts: Whereabouts::At(address), login: login.clone(), database, is_tls };
+        Ok(addresses(url, hosts, PORT)?.into_iter().map(at).collect())
+    }
+
+    /// The one endpoint of a URL.
+    pub(crate) fn one(url: &BackendUrl) -> Result<Self> {
+        let mut all = Self::all(url)?;
+        match (all.pop(), all.is_empty()) {
+            (Some(endpoint), true) => Ok(endpoint),
+            _ => {
+                Err(url.wrong("it names several servers").hint("several independent servers are redlock://"))
+            }
+        }
+    }
+}
+
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+fn addresses(url: &BackendUrl, hosts: &str, port: u16) -> Result<Vec<Address>> {
+    if hosts.is_empty() {
+        let address = Address { host: "127.0.0.1".to_owned(), port };
+        return Ok(vec![address]);
+    }
+    hosts.split(',').map(|host| address(url, host, port)).collect()
+}
+
+fn address(url: &BackendUrl, text: &str, default: u16) -> Result<Address> {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let port = match port {
+        None => default,
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or_else(|| url.wrong(format!("{port:?} is not a port")))?,
+    };
+    if host.is_empty() {
+        return Err(url.wrong("a host is missing"));
+    }
+    Ok(Address { host: host.to_owned(), port })
+}
+
+fn read_login(url: &BackendUrl, text: &str) -> Result<Login> {
+    let (user, password) =
+        text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
+    let user = Some(decoded(url, user)?).filter(|user| !user.is_empty());
+    Ok(Login { user, password: password.map(|password| decoded(url, password)).transpose()? })
+}
+
+fn read_database(url: &BackendUrl, text: &str) -> Result<u32> {
+    match text.trim_end_matches('/') {
+        "" => Ok(0),
+        text => text.parse().map_err(|_| url.wrong(format!("{text:?} is not the number of a database"))),
+    }
+}
+
+fn decoded(url: &BackendUrl, text: &str) -> Result<String> {
+    let text = percent_decode_str(text).decode_utf8().map_err(|_| url.wrong("it is not UTF-8"))?;
+    Ok(text.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(text: &str) -> Result<Vec<Endpoint>> {
+        Endpoint::all(&text.parse().unwrap())
+    }
+
+    #[test]
+    fn parts_of_a_url_are_read() {
+        let endpoint = Endpoint::one(&"redis://ann:p%40ss:w@cache:7000/3".parse().unwrap()).unwrap();
+        assert_eq!(endpoint.whereabouts.to_string(), "cache:7000");
+        assert_eq!(endpoint.login.user.as_deref(), Some("ann"));
+        assert_eq!(endpoint.login.password.as_deref(), Some("p@ss:w"));
+        assert_eq!((endpoint.database, endpoint.is_tls), (3, false));
+        assert!(Endpoint::one(&"rediss://:pw@[::1]/".parse().unwrap()).unwrap().is_tls);
+        assert_eq!(endpoints("redlock://a:1,b:2,[::1]:3").unwrap().len(), 3);
+    }
+
+    #[test]
+    fn sentinels_need_a_name() {
+        let Whereabouts::Sentinels { sentinels, name } =
+            &endpoints("redis+sentinel://s1,s2:1/orders").unwrap()[0].whereabouts.clone()
+        else {
+            panic!("the URL names sentinels")
+        };
+        assert_eq!((sentinels[0].port, sentinels[1].port, name.as_str()), (26379, 1, "orders"));
+        assert!(endpoints("redis+sentinel://s1,s2").is_err());
+    }
+
+    #[test]
+    fn odd_urls_are_refused() {
+        for text in [
+            "redis:h",
+            "redis://h:x/0",
+            "redis://h:0",
+            "redis://h:70000",
+            "redis://h/zero",
+            "redis://a,,b",
+            "redis://:1/",
+        ] {
+            assert!(endpoints(text).is_err(), "{text}");
+        }
+        assert!(Endpoint::one(&"redis://a,b".parse().unwrap()).is_err());
+        for option in
+            ["max_ttl=60", "max_ttl=0s", "max_ttl=50ms", "max_ttl=25h", "replicas=two", "quarantine=no"]
+        {
+            assert!(Options::of(&format!("redis://h?{option}").parse().unwrap()).is_err(), "{option}");
+        }
+    }
+}

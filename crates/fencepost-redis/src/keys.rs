@@ -1,0 +1,43 @@
+//! The keys of one lock. Braces keep them in one slot of a cluster, should there ever be one.
+
+use fencepost_core::{HolderId, LockName};
+
+/// The incarnation of the server.
+pub(crate) const INCARNATION: &str = "fencepost:inc";
+
+/// What all clients of the server share.
+pub(crate) const SETTINGS: &str = "fencepost:cfg";
+
+/// The keys of one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    /// The lock's record: a string that always expires.
+    pub(crate) lock: String,
+    /// The token record.
+    pub(crate) token: String,
+    /// Who waits, in order.
+    pub(crate) queue: String,
+    /// Until when each waiter is believed to live.
+    pub(crate) waiters: String,
+    tombstone: String,
+}
+
+impl Keys {
+    pub(crate) fn of(name: &LockName) -> Self {
+        let key = |what| format!("fencepost:{{{}}}:{what}", name.canonical());
+        Self { lock: key("l"), token: key("s"), queue: key("q"), waiters: key("w"), tombstone: key("x:") }
+    }
+
+    /// Where it is written that an attempt of `holder` is over.
+    pub(crate) fn tombstone(&self, holder: HolderId) -> String {
+        format!("{}{holder}", self.tombstone)
+    }
+
+    /// What every such key begins with.
+    pub(crate) fn tombstones(&self) -> &str {
+        &self.tombstone
+    }
+}
+
+/// Matches the records of all locks.
+pub(crate) const ALL_LOCKS: &str = "fencepost:{*}:l";

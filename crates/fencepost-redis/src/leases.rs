@@ -1,0 +1,197 @@
+//! The leases that this process holds on one server: renewed together, and told when they are taken away.
+//!
+//! Renewals that come due within an instant go in one script, so that ten thousand leases cost a handful of commands a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fencepost_core::{
+    Error, Event, FencingToken, HolderId, LockName, LossReason, Moment, Observer, Renewal, Result,
+};
+use futures_channel::oneshot;
+
+use crate::keys::Keys;
+use crate::record;
+use crate::resp::Reply;
+use crate::script;
+use crate::server::{Server, Shared};
+use crate::session::{Session, lock, lost_touch, refuse};
+
+/// How many renewals go in one script. It takes the server about a tenth of a millisecond.
+const BATCH: usize = 100;
+
+/// How long renewals gather at most, and the part of a ttl that they do.
+const GATHER_MOST: Duration = Duration::from_millis(10);
+const GATHER_PART: u32 = 256;
+
+/// The leases of one server.
+#[derive(Default)]
+pub(crate) struct Leases {
+    held: Mutex<HashMap<HolderId, Held>>,
+    due: Mutex<Vec<Due>>,
+}
+
+/// A lease, as far as the server is concerned.
+pub(crate) struct Held {
+    pub(crate) name: LockName,
+    pub(crate) keys: Keys,
+    pub(crate) token: FencingToken,
+    pub(crate) ttl: Duration,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) lost: Option<oneshot::Sender<Error>>,
+}
+
+struct Due {
+    holder: HolderId,
+    /// Who wants to know; nobody where the server's clock has been set.
+    outcome: Option<oneshot::Sender<Result<Renewal>>>,
+}
+
+impl Leases {
+    pub(crate) fn insert(&self, holder: HolderId, held: Held) {
+        lock(&self.held).insert(holder, held);
+    }
+
+    pub(crate) fn remove(&self, holder: HolderId) {
+        lock(&self.held).remove(&holder);
+    }
+
+    /// Tells a holder that its lease was taken away.
+    pub(crate) fn take_away(&self, holder: &str, reason: &str) {
+        if let Ok(holder) = holder.parse() {
+            self.lose(holder, &Error::lost(LossReason::Revoked, format!("it was taken away: {reason}")));
+        }
+    }
+
+    fn lose(&self, holder: HolderId, error: &Error) {
+        let lost = lock(&self.held).get_mut(&holder).and_then(|held| held.lost.take());
+        if let Some(lost) = lost {
+            // A lease that has just been released is lost to nobody.
+            drop(lost.send(error.clone()));
+        }
+    }
+
+    /// Tells every holder something that people should know.
+    pub(crate) fn tell_all(&self, what: &str) {
+        let held = lock(&self.held);
+        for lease in held.values() {
+            if let Some(observer) = &lease.observer {
+                observer.observe(&lease.name, &Event::Noticed { what: what.to_owned() });
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Renews one lease, together with others that are due.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have renewed it.
+    pub(crate) async fn renew(&self, holder: HolderId, ttl: Duration) -> Result<Renewal> {
+        let (sender, outcome) = oneshot::channel();
+        self.gather(vec![Due { holder, outcome: Some(sender) }], (ttl / GATHER_PART).min(GATHER_MOST));
+        outcome.await.unwrap_or_else(|_| Err(crate::session::unavailable("the renewal has ended")))
+    }
+
+    fn gather(&self, due: Vec<Due>, pause: Duration) {
+        let mut gathered = lock(&self.shared.leases.due);
+        let is_first = gathered.is_empty();
+        gathered.extend(due);
+        drop(gathered);
+        if is_first {
+            let server = self.clone();
+            self.clock().serve(async move {
+                server.clock().sleep(pause).await;
+                server.renew_gathered().await;
+            });
+        }
+    }
+
+    async fn renew_gathered(&self) {
+        let mut due = std::mem::take(&mut *lock(&self.shared.leases.due));
+        // Whoever has given up asks again.
+        due.retain(|due| due.outcome.as_ref().is_none_or(|outcome| !outcome.is_canceled()));
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(error) => return answer(due, |_| Err(error.clone())),
+        };
+        while !due.is_empty() {
+            let batch = due.split_off(due.len().saturating_sub(BATCH));
+            let server = self.clone();
+            let session = session.clone();
+            self.clock().serve(async move { server.renew_batch(&session, batch).await });
+        }
+    }
+
+    async fn renew_batch(&self, session: &Session, batch: Vec<Due>) {
+        let mut keys = Vec::with_capacity(batch.len() * 2);
+        let mut arguments = Vec::with_capacity(batch.len() * 2);
+        let mut ttls = HashMap::with_capacity(batch.len());
+        {
+            let held = lock(&self.shared.leases.held);
+            for (holder, lease) in batch.iter().filter_map(|due| held.get_key_value(&due.holder)) {
+                keys.extend([lease.keys.lock.clone(), lease.keys.tombstone(*holder)]);
+                arguments
+                    .extend([record::beginning(*holder, lease.token), lease.ttl.as_millis().to_string()]);
+                ttls.insert(*holder, (ttls.len(), lease.ttl));
+            }
+        }
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let counted_from = self.clock().now();
+        let reply = session.connection.run(&script::RENEW, &keys, &arguments).await;
+        let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse);
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return answer(batch, |_| Err(error.clone())),
+        };
+        let (time, states) =
+            reply.list().split_first().map_or((None, &[][..]), |(time, rest)| (time.number(), rest));
+        let outcome = |holder: HolderId| {
+            let (index, ttl) = *ttls.get(&holder).ok_or_else(|| gone(None))?;
+            match states.get(index) {
+                Some(Reply::Integer(1)) => Ok(Renewal { ttl: Some(ttl), counted_from }),
+                state => Err(gone(state.and_then(Reply::text))),
+            }
+        };
+        for holder in batch.iter().filter(|due| due.outcome.is_none()).map(|due| due.holder) {
+            if let Err(error) = outcome(holder) {
+                self.shared.leases.lose(holder, &error);
+            }
+        }
+        answer(batch, outcome);
+        if let Some(time) = time {
+            self.note_time(time, counted_from);
+        }
+    }
+
+    /// Takes note of the server's time in a reply to what was sent at `sent`. Where its clock has been set, everybody is told,
+    /// and all leases are renewed at once: those that the step has ended are lost now, and not at their next renewal.
+    pub(crate) fn note_time(&self, server_ms: i64, sent: Moment) {
+        let Shared { clock, leases, server_clock, .. } = &*self.shared;
+        let Some(step) = server_clock.note(server_ms, sent, clock.now()) else { return };
+        let direction = if step > 0 { "forward" } else { "back" };
+        let by = Duration::from_millis(step.unsigned_abs());
+        leases.tell_all(&format!("the clock of the server was set {direction} by about {by:?}"));
+        let all = lock(&leases.held).keys().map(|holder| Due { holder: *holder, outcome: None }).collect();
+        self.gather(all, Duration::ZERO);
+    }
+}
+
+fn answer(due: Vec<Due>, outcome: impl Fn(HolderId) -> Result<Renewal>) {
+    for due in due {
+        if let Some(sender) = due.outcome {
+            // Whoever has given up asks again.
+            drop(sender.send(outcome(due.holder)));
+        }
+    }
+}
+
+/// The lease is not there any more; `reason` says by whose will, where that is known.
+pub(crate) fn gone(reason: Option<&str>) -> Error {
+    match reason.filter(|reason| !reason.is_empty()) {
+        Some(reason) => Error::lost(LossReason::Revoked, format!("it was taken away: {reason}")),
+        None => Error::lost(LossReason::Expired, "the server does not know it any more"),
+    }
+}

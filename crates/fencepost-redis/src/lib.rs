@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
+//! - `server`, `session`, `leases`, `server_clock`: one server as the locks of this process see it
+//! - `connection`, `socket`, `tls`, `resp`: one connection, and what goes over it
+//! - `script`, `keys`, `record`: the scripts in `lua/`, and what they leave on the server
+//! - `endpoint`: what a URL says
+
+mod backend;
+mod claim;
+mod connection;
+mod endpoint;
+mod keys;
+mod leases;
+mod queue;
+mod record;
+mod resp;
+mod script;
+mod server;
+mod server_clock;
+mod session;
+mod socket;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use backend::{PROFILE, RedisBackend};

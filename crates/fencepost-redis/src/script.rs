@@ -1,0 +1,64 @@
+//! The scripts: each is one atomic step on the server, sent by its hash and in full only where the server lacks it.
+//!
+//! They lie in `lua/`, each with its keys, its arguments, its result, and why it is atomic.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use sha1::{Digest, Sha1};
+
+/// One script.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) text: &'static str,
+    hash: LazyLock<String>,
+}
+
+impl Script {
+    const fn new(text: &'static str, hash: fn() -> String) -> Self {
+        Self { text, hash: LazyLock::new(hash) }
+    }
+
+    /// What the server knows it by.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+fn hash_of(text: &str) -> String {
+    Sha1::digest(text).iter().fold(String::new(), |mut hash, byte| {
+        write!(hash, "{byte:02x}").expect("a string takes any text");
+        hash
+    })
+}
+
+macro_rules! scripts {
+    ($($name:ident: $($file:literal)+;)*) => {
+        $(pub(crate) static $name: Script = {
+            const TEXT: &str = concat!($(include_str!(concat!("../lua/", $file, ".lua")), "\n"),+);
+            Script::new(TEXT, || hash_of(TEXT))
+        };)*
+    };
+}
+
+scripts! {
+    ACQUIRE: "hand_over" "acquire";
+    RELEASE: "hand_over" "release";
+    CANCEL: "hand_over" "cancel";
+    RENEW: "renew";
+    BEAT: "hand_over" "beat";
+    INSPECT: "inspect";
+    REVOKE: "hand_over" "revoke";
+    LIFT: "lift";
+    LEARN: "learn";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_is_known_by_the_hash_of_its_text() {
+        assert_eq!(hash_of("return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    }
+}

@@ -1,0 +1,217 @@
+//! One server as the locks of this process see it: its links, who waits there, and who holds there.
+//!
+//! All of them share one connection, and the messages that come on it are handed to whom they are for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use fencepost_core::{Clock, HolderId, Result};
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+
+use crate::connection::Listener;
+use crate::endpoint::{Endpoint, Options};
+use crate::keys::Keys;
+use crate::leases::Leases;
+use crate::resp::Reply;
+use crate::script;
+use crate::server_clock::ServerClock;
+use crate::session::{Link, Session, lock};
+
+/// How long a waiter is believed to live without a sign of it.
+pub(crate) const ALIVE_FOR: Duration = Duration::from_secs(6);
+
+/// How often it gives one.
+const SIGN_EVERY: Duration = Duration::from_secs(2);
+
+/// How many waiters give their sign at once.
+const BATCH: usize = 100;
+
+/// What a waiter is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// The lock is reserved for it.
+    Turn,
+    /// It is the next one, after somebody whose turn it is now.
+    Next,
+    /// It is the first in the queue, and the lock is free after so long if nothing is done.
+    First(Duration),
+    /// It is not in the queue, or the connection is broken: it must ask again.
+    AskAgain,
+}
+
+/// One server.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) options: Options,
+    /// What this process is known by on the server.
+    pub(crate) process: String,
+    link: Arc<Link>,
+    /// A link of its own for grants that wait for replicas, since that wait holds up a connection.
+    granting: Option<Arc<Link>>,
+    waiters: Mutex<Waiters>,
+    pub(crate) leases: Leases,
+    pub(crate) server_clock: ServerClock,
+}
+
+#[derive(Default)]
+struct Waiters {
+    waiting: HashMap<HolderId, Waiting>,
+    gives_signs: bool,
+}
+
+struct Waiting {
+    keys: Keys,
+    notes: UnboundedSender<Note>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("link", &self.shared.link).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server that is not connected to yet.
+    pub(crate) fn new(clock: Clock, endpoint: Endpoint, options: Options) -> Self {
+        let process = HolderId::random(&clock).to_string();
+        let channel = format!("fencepost:p:{process}");
+        let granting =
+            (options.replicas > 0).then(|| Link::new(clock.clone(), endpoint.clone(), options.max_ttl, None));
+        let link = Link::new(clock.clone(), endpoint, options.max_ttl, Some(channel));
+        let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
+            link.listen(Weak::<Shared>::clone(weak));
+            Shared {
+                clock,
+                options,
+                process,
+                link,
+                granting,
+                waiters: Mutex::default(),
+                leases: Leases::default(),
+                server_clock: ServerClock::default(),
+            }
+        });
+        Self { shared }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// The link that grants are asked for on.
+    pub(crate) fn granting(&self) -> &Arc<Link> {
+        self.shared.granting.as_ref().unwrap_or(&self.shared.link)
+    }
+
+    /// The session for everything but grants.
+    pub(crate) async fn session(&self) -> Result<Session> {
+        self.shared.link.session().await
+    }
+
+    /// Puts a waiter on the list of those who are told, until the result is dropped.
+    pub(crate) fn attend(&self, holder: HolderId, keys: &Keys) -> Attended {
+        let (notes, heard) = unbounded();
+        let mut waiters = lock(&self.shared.waiters);
+        waiters.waiting.insert(holder, Waiting { keys: keys.clone(), notes });
+        if !std::mem::replace(&mut waiters.gives_signs, true) {
+            self.shared.clock.serve(give_signs(Arc::downgrade(&self.shared), self.clock().clone()));
+        }
+        Attended { server: self.clone(), holder, heard }
+    }
+}
+
+/// A waiter's place on the list, and what it hears.
+pub(crate) struct Attended {
+    server: Server,
+    holder: HolderId,
+    pub(crate) heard: UnboundedReceiver<Note>,
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        lock(&self.server.shared.waiters).waiting.remove(&self.holder);
+    }
+}
+
+impl Shared {
+    fn note(&self, holder: &str, note: Note) {
+        let Ok(holder) = holder.parse() else { return };
+        if let Some(waiting) = lock(&self.waiters).waiting.get(&holder) {
+            // A waiter that has just ended wants to know nothing.
+            drop(waiting.notes.unbounded_send(note));
+        }
+    }
+}
+
+impl Listener for Shared {
+    fn hear(&self, message: &str) {
+        let mut words = message.splitn(3, ' ');
+        let (what, holder) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match what {
+            "turn" => self.note(holder, Note::Turn),
+            "next" => self.note(holder, Note::Next),
+            "gone" => self.leases.take_away(holder, words.next().unwrap_or_default()),
+            _ => {}
+        }
+    }
+
+    fn broken(&self) {
+        // Behind the next connection there may be another server.
+        self.server_clock.forget();
+        for waiting in lock(&self.waiters).waiting.values() {
+            drop(waiting.notes.unbounded_send(Note::AskAgain));
+        }
+    }
+}
+
+/// Shows the server from time to time that the waiters live, as long as there are any.
+async fn give_signs(shared: Weak<Shared>, clock: Clock) {
+    loop {
+        clock.sleep(SIGN_EVERY / 2 + clock.jitter(SIGN_EVERY / 2)).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let waiting: Vec<(HolderId, Keys)> = {
+            let mut waiters = lock(&shared.waiters);
+            waiters.gives_signs = !waiters.waiting.is_empty();
+            waiters.waiting.iter().map(|(holder, waiting)| (*holder, waiting.keys.clone())).collect()
+        };
+        if waiting.is_empty() {
+            return;
+        }
+        for batch in waiting.chunks(BATCH) {
+            sign(&shared, batch).await;
+        }
+    }
+}
+
+async fn sign(shared: &Shared, batch: &[(HolderId, Keys)]) {
+    // Whoever waits hears of a broken connection by itself.
+    let Ok(session) = shared.link.session().await else { return };
+    let keys = batch.iter().flat_map(|(_, keys)| [&*keys.lock, &*keys.queue, &*keys.waiters]);
+    let keys: Vec<&str> = keys.collect();
+    let alive_for = ALIVE_FOR.as_millis().to_string();
+    let holders: Vec<String> = batch.iter().map(|(holder, _)| holder.to_string()).collect();
+    let mut arguments = vec![alive_for.as_str()];
+    arguments.extend(holders.iter().map(String::as_str));
+    let Ok(reply) = session.connection.run(&script::BEAT, &keys, &arguments).await else { return };
+    for (holder, state) in holders.iter().zip(reply.list()) {
+        match (state, state.text()) {
+            (_, Some("turn")) => shared.note(holder, Note::Turn),
+            (_, Some(_)) => shared.note(holder, Note::AskAgain),
+            (Reply::Integer(left), _) if *left >= 0 => {
+                shared.note(holder, Note::First(Duration::from_millis(left.unsigned_abs())));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Real servers as child processes of a test: on 127.0.0.1, in a temporary directory, on a port that the kernel chose.
+//!
+//! Invariant: no server outlives the value that stands for it, nor this process, however it ends.
+
+mod certificates;
+mod clock;
+mod redis;
+mod resp;
+mod sentinel;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use fencepost_core::Clock;
+
+pub use certificates::Certificates;
+pub use redis::{RedisServer, RedisSetup};
+pub use resp::{RedisClient, Reply};
+pub use sentinel::RedisSentinel;
+
+use crate::block_on;
+
+/// Waits until `condition` holds, looking every few milliseconds.
+///
+/// # Panics
+/// When it does not hold within half a minute; `what` says what was waited for.
+pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(holds_within(LONGEST_WAIT, condition), "within {LONGEST_WAIT:?} it was not seen that {what}");
+}
+
+/// Whether `condition` holds within `limit`.
+fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let clock = Clock::system();
+    let end = clock.now().after(limit);
+    while !condition() {
+        if clock.now() >= end {
+            return false;
+        }
+        block_on(clock.sleep(BETWEEN_LOOKS));
+    }
+    true
+}
+
+/// Where a program is installed.
+///
+/// # Panics
+/// When it is not; a test that needs it is to be ignored then, as the README says.
+fn installed(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{program} is not installed; ./test installs it"))
+}
+
+/// Where a server writes what it says; what is there stays.
+fn log_to(file: &Path) -> Stdio {
+    let options = File::options().append(true).create(true).open(file);
+    options.expect("a file can be made in a temporary directory").into()
+}
+
+/// Longer than any server takes on a busy machine.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Short beside the time that a server takes to start.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
