@@ -1,8 +1,10 @@
-//! The workspace's own tools. `tidy` holds the tree to the rules of `CONTRIBUTING.md`; `docs` writes what is generated.
+//! The workspace's own tools. `tidy` holds the tree to the rules of `CONTRIBUTING.md`; `docs` writes what is generated;
+//! `simulate` runs the quorum's logic very often.
 
 use std::path::Path;
 
 pub mod docs;
+pub mod simulate;
 pub mod tidy;
 
 /// The root of the workspace.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use xtask::docs;
+use xtask::simulate;
 use xtask::tidy::{self, Tree};
 
 fn main() -> ExitCode {
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(xtask::root()),
         ["docs"] => docs(xtask::root()),
+        ["simulate", ref arguments @ ..] => return simulate(xtask::root(), arguments),
         _ => return usage(),
     };
     outcome.unwrap_or_else(|error| {
@@ -37,7 +39,19 @@ fn docs(root: &Path) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn simulate(root: &Path, arguments: &[&str]) -> ExitCode {
+    let Some(mut command) = simulate::command(root, arguments) else { return usage() };
+    match command.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: cargo does not start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn usage() -> ExitCode {
-    eprintln!("usage: cargo xtask tidy | docs");
+    eprintln!("usage: cargo xtask tidy | docs | simulate [--seeds N | --seed S]");
     ExitCode::from(2)
 }

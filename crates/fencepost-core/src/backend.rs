@@ -172,6 +172,8 @@ pub struct Grant {
     pub ttl: Option<Duration>,
     /// When the request that earned it was sent.
     pub counted_from: Moment,
+    /// Of how many nodes of a quorum the loss can be borne; `None` where one store decides.
+    pub slack: Option<usize>,
 }
 
 /// What a store granted on renewal.
@@ -231,6 +233,8 @@ pub struct LockState {
     pub since_micros: Option<u64>,
     /// How long until it is free if nothing is done.
     pub remaining: Option<Duration>,
+    /// Of how many nodes of a quorum the loss can be borne; `None` where one store decides.
+    pub slack: Option<usize>,
     /// Who waits, in order where there is one.
     pub waiters: Vec<Waiter>,
 }
@@ -246,6 +250,7 @@ impl LockState {
             token: None,
             since_micros: None,
             remaining: None,
+            slack: None,
             waiters: Vec::new(),
         }
     }

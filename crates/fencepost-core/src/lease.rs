@@ -89,6 +89,11 @@ impl Lease {
         self.grant.ttl
     }
 
+    /// Of how many nodes of a quorum the loss could be borne when it was granted; `None` where one store decides.
+    pub fn slack(&self) -> Option<usize> {
+        self.grant.slack
+    }
+
     /// What to show to a fence.
     pub fn stamp(&self) -> Stamp {
         Stamp { lock: self.grant.name.clone(), token: self.grant.token, holder: self.grant.holder.into() }

@@ -133,7 +133,7 @@ impl Record {
             listener: None,
         });
         let (name, holder) = (request.name.clone(), request.holder);
-        Ok(Grant { name, holder, token, ttl: Some(request.ttl), counted_from: now })
+        Ok(Grant { name, holder, token, ttl: Some(request.ttl), counted_from: now, slack: None })
     }
 
     fn enqueue(&mut self, request: &AcquireRequest, since_micros: u64, waker: &Waker) {

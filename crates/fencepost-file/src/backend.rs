@@ -96,7 +96,7 @@ impl FileBackend {
         let (name, holder) = (request.name.clone(), request.holder);
         HolderLine::new(name.clone(), token, holder, request.label.clone(), wall).write(&hold.lock);
         let ttl = self.expires.then_some(request.ttl);
-        let grant = Grant { name, holder, token, ttl, counted_from };
+        let grant = Grant { name, holder, token, ttl, counted_from, slack: None };
         Ok(Outcome::Granted(FileClaim::new(hold, grant, paths.token.clone(), self.clock.clone())))
     }
 

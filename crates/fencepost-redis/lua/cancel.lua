@@ -1,7 +1,7 @@
 -- Ends an attempt to acquire, whatever has become of it.
 --
 -- KEYS: 1 R:l, 2 R:q, 3 R:w, 4 R:x:<holder>
--- ARGV: 1 holder, 2 how long an acquisition of this holder may still be under way (ms; 0: none is)
+-- ARGV: 1 holder, 2 how long an acquisition of this holder may still be under way (ms; 0: none is), 3 the waiter
 -- Result: 1
 --
 -- Final once acknowledged: scripts run one after the other, and one that acquires for this holder later finds the
@@ -9,10 +9,11 @@
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[4], '', 'PX', ARGV[2])
 end
-redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[3])
+redis.call('HDEL', KEYS[3], ARGV[3])
 local held = redis.call('GET', KEYS[1])
-if held and string.match(held, '^1|(%x*)|') == ARGV[1] then
+local holder = held and string.match(held, '^1|(%x*)|')
+if holder and (holder == ARGV[1] or holder == ARGV[3]) then
   local time = redis.call('TIME')
   hand_over(KEYS[1], KEYS[2], KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000))
 end

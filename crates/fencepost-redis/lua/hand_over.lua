@@ -1,14 +1,12 @@
 -- What ends a hold does with the lock: reserves it for the first waiter that lives, or leaves it free. Stands before the
 -- scripts that need it.
 --
--- lock, queue, waiters: the keys. now: the server's time in milliseconds.
+-- lock, queue, waiters: the keys. now: the server's time in milliseconds. CLAIM_MS: how long a reservation lasts.
 -- Result: the record of the reservation, or false when the lock is free.
 --
 -- A waiter whose process does not listen any more is passed over at once, because PUBLISH says that nobody received it. One
 -- that is stopped is counted as a receiver: its reservation ends by itself, and the one behind it has been told to look then.
 -- Either way it leaves the queue. If it lives after all it comes back, and remembers its place.
-local CLAIM_MS = 1000
-
 local function hand_over(lock, queue, waiters, now)
   while true do
     local heads = redis.call('ZRANGE', queue, 0, 1)

@@ -1,7 +1,8 @@
 -- Learns which incarnation of the server this is, once a connection, and begins a quarantine where it may have lost data.
 --
 -- KEYS: 1 fencepost:inc, 2 fencepost:cfg
--- ARGV: 1 the longest ttl (ms), 2 1 when this connection had learned a record and it is gone or another one now
+-- ARGV: 1 the longest ttl (ms), 2 1 when this connection had learned a record and it is gone or another one now,
+--       3 1 where it is one node of a quorum, whose tokens need a floor after a loss of data
 -- Result: {the incarnation record, from when on it grants (ms), now ms, why it may have lost data, warnings…}
 --
 -- Atomic because a script is: of two that find the record missing or strange, the second finds the first's.
@@ -35,6 +36,10 @@ if known ~= id then
     why = ''
   end
   ready = why ~= '' and now + quarantine or now
+  -- Also one that was empty all along: it may stand in for one that had counters.
+  if ARGV[3] == '1' then
+    why = why .. '|unseeded'
+  end
 elseif ready > now + quarantine then
   -- The server's clock has gone back: nobody must wait until it is where it was.
   ready = now + quarantine

@@ -1,23 +1,22 @@
 //! The backend of one Redis: acquiring, looking, lifting, revoking.
 
 use std::fmt;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Handover,
-    LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing, Waiter, Waiting,
+    LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing, Waiting,
 };
 
 use crate::claim;
 use crate::endpoint::{Endpoint, Options};
-use crate::keys::{self, Keys};
+use crate::keys::Keys;
+use crate::look::{BATCH, look, names};
 use crate::queue;
-use crate::record::{Record, State, read_waiter};
 use crate::resp::Reply;
 use crate::script::{self, Script};
 use crate::server::Server;
-use crate::session::{Session, lost_touch, refuse, unexpected};
+use crate::session::{lost_touch, refuse};
 
 /// What one Redis promises.
 pub const PROFILE: Profile = Profile::weakest("redis")
@@ -32,9 +31,6 @@ pub const PROFILE: Profile = Profile::weakest("redis")
 
 /// The greatest token that Redis counts exactly.
 const GREATEST_TOKEN: u64 = (1 << 53) - 1;
-
-/// How many locks are looked at in one script.
-const BATCH: usize = 200;
 
 /// Locks on one Redis, wherever it is.
 #[derive(Clone, Debug)]
@@ -65,82 +61,6 @@ impl RedisBackend {
         let reply = session.connection.run(script, keys, arguments).await;
         reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
     }
-
-    async fn look(&self, session: &Session, names: &[LockName]) -> Result<Vec<LockState>> {
-        let all: Vec<Keys> = names.iter().map(Keys::of).collect();
-        let mut keys = vec![keys::INCARNATION];
-        keys.extend(all.iter().flat_map(|keys| [&*keys.lock, &*keys.token, &*keys.queue, &*keys.waiters]));
-        let reply = session.connection.run(&script::INSPECT, &keys, &[]).await;
-        let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
-        let [now, _, locks @ ..] = reply.list() else { return Err(unexpected("inspect.lua", &reply)) };
-        let now = now.number().unwrap_or_default();
-        let has_quarantine = self.server.options().has_quarantine;
-        let quarantine = session.incarnation.ready_at_ms - now;
-        let quarantine =
-            (has_quarantine && quarantine > 0).then(|| Duration::from_millis(quarantine.unsigned_abs()));
-        Ok(names.iter().zip(locks).map(|(name, lock)| state(name, lock.list(), quarantine)).collect())
-    }
-
-    /// The names of all locks that have a record.
-    async fn names(&self, session: &Session, prefix: &NamePrefix) -> Result<Vec<LockName>> {
-        let mut names = Vec::new();
-        let mut cursor = "0".to_owned();
-        loop {
-            let scan: [&[u8]; 6] =
-                [b"SCAN", cursor.as_bytes(), b"MATCH", keys::ALL_LOCKS.as_bytes(), b"COUNT", b"1000"];
-            let reply = session.connection.call(&scan).await.map_err(|broken| lost_touch(&broken))?;
-            let reply = refuse(reply)?;
-            let [next, found] = reply.list() else { return Err(unexpected("SCAN", &reply)) };
-            let mut get: Vec<&[u8]> = vec![b"MGET"];
-            get.extend(found.list().iter().filter_map(Reply::text).map(str::as_bytes));
-            if get.len() > 1 {
-                let records = session.connection.call(&get).await.map_err(|broken| lost_touch(&broken))?;
-                let records = refuse(records)?;
-                let owners = records.list().iter().filter_map(|record| Record::read(record.text()?)?.owner);
-                names.extend(owners.map(|owner| owner.name).filter(|name| prefix.matches(name)));
-            }
-            next.text().unwrap_or("0").clone_into(&mut cursor);
-            if cursor == "0" {
-                break;
-            }
-        }
-        names.sort();
-        names.dedup();
-        Ok(names)
-    }
-}
-
-fn state(name: &LockName, seen: &[Reply], quarantine: Option<Duration>) -> LockState {
-    let mut state = LockState::free(name.clone());
-    let [record, left, _, waiters] = seen else { return state };
-    state.waiters = waiters.list().chunks_exact(2).map(waiter).collect();
-    let Some(record) = record.text().and_then(Record::read).filter(|record| record.state != State::Reserved)
-    else {
-        if let Some(left) = quarantine {
-            state.status = Status::Quarantined;
-            state.remaining = Some(left);
-        }
-        return state;
-    };
-    state.status = if record.state == State::Rests { Status::Resting } else { Status::Held };
-    state.token = record.token;
-    state.remaining = left.number().and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
-    if state.status == Status::Held {
-        state.holder = record.holder;
-        state.since_micros = record.since_micros;
-        state.label = record.owner.map(|owner| owner.label);
-    }
-    state
-}
-
-fn waiter(seen: &[Reply]) -> Waiter {
-    let known = seen[1].text().and_then(read_waiter);
-    let (since_micros, owner) = known.unzip();
-    Waiter {
-        holder: seen[0].text().and_then(|holder| holder.parse().ok()),
-        label: owner.map(|owner| owner.label),
-        since_micros,
-    }
 }
 
 impl fmt::Display for RedisBackend {
@@ -165,15 +85,15 @@ impl Backend for RedisBackend {
 
     async fn inspect(&self, name: &LockName) -> Result<LockState> {
         let session = self.server.session().await?;
-        let seen = self.look(&session, std::slice::from_ref(name)).await?;
+        let seen = look(&self.server, &session, std::slice::from_ref(name)).await?;
         Ok(seen.into_iter().next().unwrap_or_else(|| LockState::free(name.clone())))
     }
 
     async fn list(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
         let session = self.server.session().await?;
         let mut states = Vec::new();
-        for names in self.names(&session, prefix).await?.chunks(BATCH) {
-            states.extend(self.look(&session, names).await?);
+        for names in names(&session, prefix).await?.chunks(BATCH) {
+            states.extend(look(&self.server, &session, names).await?);
         }
         states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
         Ok(states)

@@ -71,6 +71,8 @@ pub(crate) struct Options {
     pub(crate) has_quarantine: bool,
     /// How many replicas must have a grant before it counts.
     pub(crate) replicas: u32,
+    /// Whether the server is one node of a quorum.
+    pub(crate) is_node: bool,
 }
 
 /// The longest ttl unless `max_ttl` says otherwise.
@@ -95,7 +97,8 @@ impl Options {
             None => 0,
             Some(text) => text.parse().map_err(|_| url.wrong(format!("replicas={text:?} is no number")))?,
         };
-        Ok(Self { max_ttl, has_quarantine: url.switch("quarantine", true)?, replicas })
+        let is_node = url.kind() == "redlock";
+        Ok(Self { max_ttl, has_quarantine: url.switch("quarantine", true)?, replicas, is_node })
     }
 }
 

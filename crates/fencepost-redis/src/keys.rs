@@ -8,6 +8,15 @@ pub(crate) const INCARNATION: &str = "fencepost:inc";
 /// What all clients of the server share.
 pub(crate) const SETTINGS: &str = "fencepost:cfg";
 
+/// The greatest token that was proposed on a node of a quorum.
+pub(crate) const GREATEST: &str = "fencepost:max";
+
+/// What every token of a node of a quorum is above.
+pub(crate) const FLOOR: &str = "fencepost:floor";
+
+/// The greatest token on a node of a quorum whose record expires.
+pub(crate) const IDLE: &str = "fencepost:idle";
+
 /// The keys of one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {

@@ -5,7 +5,9 @@
 //! - `server`, `session`, `leases`, `server_clock`: one server as the locks of this process see it
 //! - `connection`, `socket`, `tls`, `resp`: one connection, and what goes over it
 //! - `script`, `keys`, `record`: the scripts in `lua/`, and what they leave on the server
+//! - `look`: onlookers
 //! - `endpoint`: what a URL says
+//! - `redlock`: several independent servers; `quorum`: what their answers prove, without a network
 
 mod backend;
 mod claim;
@@ -13,6 +15,7 @@ mod connection;
 mod endpoint;
 mod keys;
 mod leases;
+mod look;
 mod queue;
 mod record;
 mod resp;
@@ -23,5 +26,10 @@ mod session;
 mod socket;
 #[cfg(feature = "tls")]
 mod tls;
+
+pub mod redlock;
+
+#[doc(hidden)]
+pub mod quorum;
 
 pub use backend::{PROFILE, RedisBackend};

@@ -202,6 +202,7 @@ impl<'a> Attempt<'a> {
             &self.owner,
             &alive_for,
             &self.place,
+            &self.holder,
         ];
         let reply = match session.connection.run(&script::ACQUIRE, &keys, &arguments).await {
             Ok(reply) => reply,
@@ -282,11 +283,14 @@ impl<'a> Attempt<'a> {
         let why = why.map_or("it may have lost data", |why| why);
         let left_seconds = left.as_secs_f64().ceil();
         let what = format!("the server grants nothing for another {left_seconds} s, because {why}");
-        let error = Error::new(ErrorKind::Contended, "acquire the lock", what).hint(
+        let error = Error::new(ErrorKind::Contended, "acquire the lock", what.clone()).hint(
             "leases that it has forgotten are over then; ?quarantine=off skips that where there can be none",
         );
         if self.request.wait == Wait::No {
             return Err(error);
+        }
+        if let Some(observer) = &self.request.observer {
+            observer.observe(&self.request.name, &Event::Noticed { what });
         }
         self.standing = Standing::Quarantined(error);
         let clock = self.clock();
@@ -331,7 +335,7 @@ impl<'a> Attempt<'a> {
         if let (Some(observer), Some(what)) = (&request.observer, &session.incarnation.warning) {
             observer.observe(&name, &Event::Noticed { what: what.clone() });
         }
-        let grant = Grant { name: name.clone(), holder, token, ttl: Some(ttl), counted_from };
+        let grant = Grant { name: name.clone(), holder, token, ttl: Some(ttl), counted_from, slack: None };
         let (lost, gone) = futures_channel::oneshot::channel();
         let observer = request.observer.clone();
         let held = Held { name, keys: self.keys.clone(), token, ttl, observer, lost: Some(lost) };
@@ -369,7 +373,7 @@ async fn cancel(
         is_late |= unanswered.as_ref().is_some_and(|asked_on| !asked_on.is(&session.connection));
         let for_long = if is_late { server.options().max_ttl.as_millis() } else { 0 }.to_string();
         let keys = [&*keys.lock, &keys.queue, &keys.waiters, &tombstone];
-        match session.connection.run(&script::CANCEL, &keys, &[&holder, &for_long]).await {
+        match session.connection.run(&script::CANCEL, &keys, &[&holder, &for_long, &holder]).await {
             Ok(Reply::Refused(_)) => server.clock().sleep(REFUSED_PAUSE).await,
             Ok(_) => return,
             Err(_) => is_late = true,

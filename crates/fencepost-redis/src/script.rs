@@ -42,15 +42,25 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE: "hand_over" "acquire";
-    RELEASE: "hand_over" "release";
-    CANCEL: "hand_over" "cancel";
+    ACQUIRE: "claim_alone" "hand_over" "enter" "acquire";
+    RELEASE: "claim_alone" "hand_over" "release";
+    CANCEL: "claim_alone" "hand_over" "cancel";
     RENEW: "renew";
-    BEAT: "hand_over" "beat";
+    BEAT: "claim_alone" "hand_over" "beat";
     INSPECT: "inspect";
-    REVOKE: "hand_over" "revoke";
+    REVOKE: "claim_alone" "hand_over" "revoke";
     LIFT: "lift";
     LEARN: "learn";
+    NODE_LOCK: "claim_among_others" "hand_over" "enter" "counter" "node_lock";
+    NODE_PROPOSE: "counter" "node_propose";
+    NODE_WITHDRAW: "node_withdraw";
+    NODE_LEAVE_QUEUE: "node_leave_queue";
+    NODE_RELEASE: "claim_among_others" "hand_over" "release";
+    NODE_CANCEL: "claim_among_others" "hand_over" "cancel";
+    NODE_BEAT: "claim_among_others" "hand_over" "beat";
+    NODE_REVOKE: "claim_among_others" "hand_over" "revoke";
+    NODE_READ: "counter" "node_read";
+    NODE_SEED: "counter" "node_seed";
 }
 
 #[cfg(test)]

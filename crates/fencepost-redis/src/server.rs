@@ -83,8 +83,8 @@ impl Server {
         let process = HolderId::random(&clock).to_string();
         let channel = format!("fencepost:p:{process}");
         let granting =
-            (options.replicas > 0).then(|| Link::new(clock.clone(), endpoint.clone(), options.max_ttl, None));
-        let link = Link::new(clock.clone(), endpoint, options.max_ttl, Some(channel));
+            (options.replicas > 0).then(|| Link::new(clock.clone(), endpoint.clone(), options, None));
+        let link = Link::new(clock.clone(), endpoint, options, Some(channel));
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             link.listen(Weak::<Shared>::clone(weak));
             Shared {
@@ -203,7 +203,8 @@ async fn sign(shared: &Shared, batch: &[(HolderId, Keys)]) {
     let holders: Vec<String> = batch.iter().map(|(holder, _)| holder.to_string()).collect();
     let mut arguments = vec![alive_for.as_str()];
     arguments.extend(holders.iter().map(String::as_str));
-    let Ok(reply) = session.connection.run(&script::BEAT, &keys, &arguments).await else { return };
+    let script = if shared.options.is_node { &script::NODE_BEAT } else { &script::BEAT };
+    let Ok(reply) = session.connection.run(script, &keys, &arguments).await else { return };
     for (holder, state) in holders.iter().zip(reply.list()) {
         match (state, state.text()) {
             (_, Some("turn")) => shared.note(holder, Note::Turn),

@@ -12,7 +12,7 @@ use futures_channel::oneshot;
 use futures_util::future::join;
 
 use crate::connection::{Broken, Call, Connection, Listener};
-use crate::endpoint::{Address, Endpoint, Whereabouts};
+use crate::endpoint::{Address, Endpoint, Options, Whereabouts};
 use crate::keys;
 use crate::resp::Reply;
 use crate::script;
@@ -50,7 +50,7 @@ pub(crate) struct Session {
 pub(crate) struct Link {
     clock: Clock,
     endpoint: Endpoint,
-    max_ttl: Duration,
+    options: Options,
     /// The channel that this process is told on.
     channel: Option<String>,
     listener: Mutex<Option<Weak<dyn Listener>>>,
@@ -76,16 +76,28 @@ impl fmt::Debug for Link {
     }
 }
 
+impl Incarnation {
+    /// What the server calls itself, as long as it runs.
+    pub(crate) fn run_id(&self) -> &str {
+        self.record.split('|').next().unwrap_or_default()
+    }
+
+    /// Whether the server is a node of a quorum that may have lost its data, and waits for a floor of its tokens.
+    pub(crate) fn is_unseeded(&self) -> bool {
+        self.record.ends_with("|unseeded")
+    }
+}
+
 impl Link {
     /// A link to `endpoint` that listens to `channel`, if there is one. Connects nothing yet.
     pub(crate) fn new(
         clock: Clock,
         endpoint: Endpoint,
-        max_ttl: Duration,
+        options: Options,
         channel: Option<String>,
     ) -> Arc<Self> {
         let state = Mutex::new(State::Down { failures: 0, again_at: None });
-        Arc::new(Self { clock, endpoint, max_ttl, channel, listener: Mutex::default(), state })
+        Arc::new(Self { clock, endpoint, options, channel, listener: Mutex::default(), state })
     }
 
     /// Has `listener` told what the server says.
@@ -213,8 +225,9 @@ impl Link {
     }
 
     async fn learning(&self, connection: &Connection, is_forgotten: bool) -> Result<Reply, Broken> {
-        let max_ttl = self.max_ttl.as_millis().to_string();
-        let arguments = [max_ttl.as_str(), if is_forgotten { "1" } else { "0" }];
+        let max_ttl = self.options.max_ttl.as_millis().to_string();
+        let switch = |on| if on { "1" } else { "0" };
+        let arguments = [max_ttl.as_str(), switch(is_forgotten), switch(self.options.is_node)];
         connection.run(&script::LEARN, &[keys::INCARNATION, keys::SETTINGS], &arguments).await
     }
 
@@ -305,7 +318,8 @@ fn read_incarnation(reply: &Reply) -> Result<Incarnation> {
                 return Err(unexpected("learn.lua", reply));
             };
             let warning = rest.first().and_then(Reply::text).map(ToOwned::to_owned);
-            Ok(Incarnation { record: record.to_owned(), ready_at_ms, why: why.to_owned(), warning })
+            let why = why.trim_end_matches("|unseeded").to_owned();
+            Ok(Incarnation { record: record.to_owned(), ready_at_ms, why, warning })
         }
         _ => Err(unexpected("learn.lua", reply)),
     }

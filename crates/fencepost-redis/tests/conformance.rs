@@ -2,6 +2,7 @@
 
 use fencepost_core::{Clock, Locks};
 use fencepost_redis::RedisBackend;
+use fencepost_redis::redlock::RedlockBackend;
 use fencepost_testkit::Harness;
 use fencepost_testkit::servers::RedisServer;
 
@@ -31,4 +32,31 @@ fn url(server: &RedisServer) -> String {
     format!("{}?quarantine=off", server.url())
 }
 
+struct Nodes(Vec<RedisServer>);
+
+impl Harness for Nodes {
+    fn start() -> Self {
+        Self(RedisServer::start_several(3))
+    }
+
+    fn locks(&self) -> Locks {
+        Self::from_address(&nodes_url(&self.0))
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(nodes_url(&self.0))
+    }
+
+    fn from_address(address: &str) -> Locks {
+        let url = address.parse().expect("an address is a URL");
+        Locks::new(RedlockBackend::from_url(&url, Clock::system()).expect("the URL names servers"))
+    }
+}
+
+fn nodes_url(servers: &[RedisServer]) -> String {
+    let nodes: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    format!("redlock://{}?quarantine=off", nodes.join(","))
+}
+
 fencepost_testkit::conformance!(redis: Redis, if redis_server);
+fencepost_testkit::conformance!(redlock: Nodes, if redis_server);

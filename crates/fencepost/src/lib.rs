@@ -36,6 +36,8 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         "file" => Ok(Locks::new(file::FileBackend::from_url(url, clock.clone())?)),
         #[cfg(feature = "redis")]
         "redis" => Ok(Locks::new(redis::RedisBackend::from_url(url, clock.clone())?)),
+        #[cfg(feature = "redis")]
+        "redlock" => Ok(Locks::new(redis::redlock::RedlockBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
     }
 }
@@ -56,6 +58,8 @@ pub fn profiles() -> Vec<Profile> {
         file::PROFILE,
         #[cfg(feature = "redis")]
         redis::PROFILE,
+        #[cfg(feature = "redis")]
+        redis::redlock::PROFILE,
         memory::PROFILE,
     ]
 }

@@ -15,6 +15,9 @@ pub(crate) struct StateView {
     token: Option<FencingToken>,
     since: Option<String>,
     remaining_ms: Option<u64>,
+    /// Only where a quorum decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slack: Option<usize>,
     backend: &'static str,
     waiters: Vec<WaiterView>,
 }
@@ -36,6 +39,7 @@ impl StateView {
             token: state.token,
             since: state.since_micros.map(time),
             remaining_ms: state.remaining.map(milliseconds),
+            slack: state.slack,
             backend,
             waiters: state.waiters.iter().map(WaiterView::new).collect(),
         }
@@ -73,6 +77,7 @@ pub(crate) fn sentence(state: &LockState) -> String {
         state.since_micros.map(|since| format!(" since {}", time(since))),
         state.token.map(|token| format!(", token {token}")),
         state.remaining.map(|remaining| format!(", {} left", left(remaining))),
+        state.slack.map(|slack| format!(", slack {slack}")),
     ];
     parts.into_iter().flatten().collect()
 }

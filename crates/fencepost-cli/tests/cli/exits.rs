@@ -134,8 +134,9 @@ fn unusable_directory_exits_69_or_64() {
 #[test]
 fn password_on_the_command_line_draws_a_warning_and_is_never_shown() {
     let home = Home::new();
-    let run =
-        home.run(["-v", "run", "-n", "--backend", "redis://u:s3cret@127.0.0.1:1/0", "demo", "--", "true"]).exits(69);
+    let run = home
+        .run(["-v", "run", "-n", "--backend", "redis://u:s3cret@127.0.0.1:1/0", "demo", "--", "true"])
+        .exits(69);
     assert!(run.stderr.contains("password") && !run.stderr.contains("s3cret"), "{}", run.stderr);
     for flag in ["--backend", "--fence"] {
         let run = home.run(["run", flag, "reddis://u:s3cret@cache/0", "demo", "--", "true"]).exits(64);

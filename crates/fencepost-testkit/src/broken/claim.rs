@@ -83,6 +83,7 @@ impl FalseClaim {
             token: token(clock.wall_micros()),
             ttl: Some(request.ttl),
             counted_from: clock.now(),
+            slack: None,
         };
         Self { clock: clock.clone(), grant }
     }

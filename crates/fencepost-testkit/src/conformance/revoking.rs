@@ -165,7 +165,7 @@ pub(super) async fn set_gives_up_when_a_lease_in_it_is_lost(stage: &Stage<'_>) {
     };
     let limit = stage.slack() + Duration::from_secs(1);
     let both = futures_util::future::join(acquiring, revoking);
-    let (refused, ()) = stage.within(limit, "giving the set up", both).await;
+    let (refused, ()) = Box::pin(stage.within(limit, "giving the set up", both)).await;
     assert_eq!(refused.expect_err("a part of it was lost").kind(), ErrorKind::Lost);
     stage.until_state("a", "nothing of the set is held", |seen| seen.status == Status::Free).await;
     barrier.release().await.expect("the other holder was not disturbed");

@@ -110,7 +110,7 @@ impl Backend for Client {
         link.say("claim\n");
         link.claimed().await?;
         let (name, holder) = (request.name.clone(), request.holder);
-        let grant = Grant { name, holder, token, ttl: (!lasts).then_some(ttl), counted_from };
+        let grant = Grant { name, holder, token, ttl: (!lasts).then_some(ttl), counted_from, slack: None };
         Ok(Box::new(ServerClaim { link, grant, hold, clock: self.clock.clone(), renewals: 0 }))
     }
 

@@ -28,7 +28,8 @@ pub(super) enum Waited {
     GuardianGone,
 }
 
-/// Waits for the locks. Signals that are meant for the command are kept in `pending`.
+/// Waits for the locks. Signals that are meant for the command are kept in `pending`; `tell_notices` passes on what the backend
+/// has noticed meanwhile.
 pub(super) fn wait(
     plan: &Plan,
     locks: &[Lock],
@@ -36,6 +37,7 @@ pub(super) fn wait(
     inbox: &Inbox,
     pending: &mut Vec<i32>,
     printer: Printer,
+    mut tell_notices: impl FnMut(),
 ) -> std::io::Result<Waited> {
     let mut granted = pin!(explained(plan, patience, printer, persistently(locks, patience, printer)));
     loop {
@@ -51,7 +53,8 @@ pub(super) fn wait(
                 Asks::ToStop => stop_this_process(),
                 Asks::ToContinue | Asks::Nothing => {}
             },
-            Heard::Message(_) | Heard::Alarm | Heard::Bell => {}
+            Heard::Bell => tell_notices(),
+            Heard::Message(_) | Heard::Alarm => {}
         }
     }
 }

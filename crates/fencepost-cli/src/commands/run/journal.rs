@@ -124,6 +124,19 @@ impl Reporter {
     }
 }
 
+impl Reporter {
+    /// Tells `tell` what the backend has noticed so far, at each call.
+    pub(super) fn notices(&self, mut tell: impl FnMut(&LockName, &str)) -> impl FnMut() {
+        move || {
+            for (lock, event) in self.take() {
+                if let Event::Noticed { what } = event {
+                    tell(&lock, &what);
+                }
+            }
+        }
+    }
+}
+
 impl Observer for Reporter {
     fn observe(&self, lock: &LockName, event: &Event) {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((lock.clone(), event.clone()));

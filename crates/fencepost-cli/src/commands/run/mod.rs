@@ -14,12 +14,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost::{Clock, ErrorKind, FencingToken, HolderId, Lease, Lock, Moment, Result, release_all, until};
+use fencepost::{Clock, ErrorKind, Lease, Lock, LockName, Moment, Result, Status, release_all, until};
 use futures_executor::block_on;
 
 use acquire::Waited;
 use journal::{Journal, Reporter};
-use outcome::{Ending, Outcome, Report, Times};
+use outcome::{Ending, Granted, Outcome, Report, Times};
 use plan::Plan;
 use watch::{Watch, earliest};
 
@@ -60,7 +60,7 @@ struct Job<'a> {
     plan: Plan,
     journal: Journal,
     printer: Printer,
-    grants: Vec<(FencingToken, HolderId)>,
+    grants: Vec<Granted>,
     times: Times,
 }
 
@@ -87,7 +87,7 @@ impl Job<'_> {
             Err(error) => return Ok(Ending::new(Outcome::Unavailable, fail(&error, self.printer))),
         };
         let mut pending = Vec::new();
-        let waited = self.wait(&locks, inbox, &mut pending)?;
+        let waited = self.wait(&locks, inbox, &mut pending, &reporter)?;
         self.times.waited = clock.now().since(asked_at);
         let leases = match waited {
             Waited::Granted(leases) => leases,
@@ -154,13 +154,24 @@ impl Job<'_> {
         self.plan.targets.iter().map(lock).collect()
     }
 
-    fn wait(&mut self, locks: &[Lock], inbox: &Inbox, pending: &mut Vec<i32>) -> io::Result<Waited> {
+    fn wait(
+        &mut self,
+        locks: &[Lock],
+        inbox: &Inbox,
+        pending: &mut Vec<i32>,
+        reporter: &Reporter,
+    ) -> io::Result<Waited> {
         self.plan.announce(self.printer);
         for target in &self.plan.targets {
             self.journal.event("waiting", &target.name, None, None);
         }
         let patience = self.plan.patience(self.args.no_wait, &Clock::system());
-        acquire::wait(&self.plan, locks, patience, inbox, pending, self.printer)
+        let (printer, journal) = (self.printer, &mut self.journal);
+        let noticed = |lock: &LockName, what: &str| {
+            journal.event("noticed", lock, None, Some(what));
+            printer.warn(format_args!("{lock}: {what}"));
+        };
+        acquire::wait(&self.plan, locks, patience, inbox, pending, printer, reporter.notices(noticed))
     }
 
     fn not_granted(&mut self, waited: &Waited) -> Ending {
@@ -191,8 +202,8 @@ impl Job<'_> {
             return self.printer.failure(error);
         }
         let states = block_on(acquire::taken(&self.plan));
-        if states.is_empty() {
-            // It was given back a moment ago.
+        // It was given back a moment ago; or the store itself has a reason, which nobody's hold explains.
+        if states.iter().all(|state| state.status == Status::Quarantined) {
             self.printer.failure(error);
         }
         for state in states {
@@ -201,7 +212,7 @@ impl Job<'_> {
     }
 
     fn acquired(&mut self, leases: &[Lease]) {
-        self.grants = leases.iter().map(|lease| (lease.token(), lease.holder())).collect();
+        self.grants = leases.iter().map(Granted::of).collect();
         for lease in leases {
             let grant = Some((lease.token(), lease.holder()));
             self.journal.event("acquired", lease.lock(), grant, None);
@@ -290,7 +301,7 @@ impl Job<'_> {
                 Some(error) if error.kind() == ErrorKind::Lost => ("lost", Some(outcome::reason(error))),
                 Some(_) => ("release_failed", None),
             };
-            self.journal.event(event, name, Some(grant), detail);
+            self.journal.event(event, name, Some((grant.token, grant.holder)), detail);
         }
         if ending.outcome == Outcome::Lost {
             return ending;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost::{Error, ErrorKind, FencingToken, HolderId};
+use fencepost::{Error, ErrorKind, FencingToken, HolderId, Lease};
 use serde::Serialize;
 
 use super::plan::{Plan, Target};
@@ -59,6 +59,20 @@ pub(super) fn reason(error: &Error) -> &'static str {
     error.loss_reason().map_or("deadline", fencepost::LossReason::as_str)
 }
 
+/// What was granted for one lock of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    pub(super) token: FencingToken,
+    pub(super) holder: HolderId,
+    slack: Option<usize>,
+}
+
+impl Granted {
+    pub(super) fn of(lease: &Lease) -> Self {
+        Self { token: lease.token(), holder: lease.holder(), slack: lease.slack() }
+    }
+}
+
 /// The grants of a run, and when they were got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
@@ -87,19 +101,19 @@ struct Part<'a> {
     scope: &'static str,
     holder: Option<HolderId>,
     token: Option<FencingToken>,
+    /// Only where a quorum decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slack: Option<usize>,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(
-        plan: &'a Plan,
-        grants: &[(FencingToken, HolderId)],
-        ending: &'a Ending,
-        times: &Times,
-    ) -> Self {
+    pub(super) fn new(plan: &'a Plan, grants: &[Granted], ending: &'a Ending, times: &Times) -> Self {
         let part = |(index, target): (usize, &'a Target)| {
-            let (token, holder) = grants.get(index).copied().unzip();
+            let granted = grants.get(index);
+            let (token, holder) = granted.map(|granted| (granted.token, granted.holder)).unzip();
+            let slack = granted.and_then(|granted| granted.slack);
             let (lock, backend) = (target.name.as_str(), target.place.url.kind());
-            Part { lock, backend, scope: target.reach(), holder, token }
+            Part { lock, backend, scope: target.reach(), holder, token, slack }
         };
         let locks: Vec<_> = plan.targets.iter().enumerate().map(part).collect();
         Self {

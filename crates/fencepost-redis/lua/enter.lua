@@ -1,0 +1,66 @@
+-- Whether an attempt may have the lock now; if not it joins the queue where it wants to. Stands before the scripts that need it.
+--
+-- KEYS: 1 fencepost:inc, 2 R:l, 3 R:s, 4 R:q, 5 R:w, 6 R:x:<holder>
+-- ARGV: 1 the incarnation record that this connection has learned, 2 from when on it grants (ms), 3 holder, 4 ttl (ms),
+--       5 how long to keep the lock at least (ms, 0 for not), 6 the process, 7 the owner (name and label),
+--       8 how long a waiter is believed to live without a sign (ms; 0: do not join the queue), 9 its place, if it had one,
+--       10 the waiter: who stands in the queue and whom the lock is reserved for, whichever holder ids its attempts have
+-- time, now: the server's time as TIME says it, and in milliseconds.
+-- Result: a refusal, or nothing; then the token that the holder has the lock with already, if it does.
+--         A refusal is {'BUSY', ms until it is free if nothing is done, place, rank, now ms}, {'QUARANTINE', ms left},
+--         {'FORGOT'} or {'CANCELLED'}.
+local function enter(time, now)
+  local known = redis.call('MGET', KEYS[1], KEYS[2])
+  if known[1] ~= ARGV[1] then
+    return {'FORGOT'}
+  end
+  if now < tonumber(ARGV[2]) then
+    return {'QUARANTINE', tonumber(ARGV[2]) - now}
+  end
+  local held = known[2]
+  if not held and redis.call('EXISTS', KEYS[4], KEYS[6]) == 0 then
+    return
+  end
+  if redis.call('EXISTS', KEYS[6]) == 1 then
+    return {'CANCELLED'}
+  end
+  held = held or hand_over(KEYS[2], KEYS[4], KEYS[5], now)
+  if not held then
+    return
+  end
+  local holder, token, state = string.match(held, '^1|(%x*)|(%d*)|(%a+)|')
+  if holder == ARGV[3] and state == 'held' then
+    return nil, token
+  end
+  if holder == ARGV[10] and state == 'resv' then
+    return
+  end
+  local place, rank = '', 0
+  if ARGV[8] ~= '0' then
+    place = redis.call('ZSCORE', KEYS[4], ARGV[10])
+    if not place then
+      place = ARGV[9] ~= '' and ARGV[9] or redis.call('HINCRBY', KEYS[3], 'q', 1)
+      redis.call('ZADD', KEYS[4], place, ARGV[10])
+    end
+    local since = string.match(redis.call('HGET', KEYS[5], ARGV[10]) or '', '^%d+|[^|]*|(%d+)|')
+    since = since or time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
+    local alive_until = string.format('%.0f', now + ARGV[8])
+    redis.call('HSET', KEYS[5], ARGV[10], alive_until .. '|' .. ARGV[6] .. '|' .. since .. '|' .. ARGV[7])
+    redis.call('PEXPIRE', KEYS[4], ARGV[8] * 2)
+    redis.call('PEXPIRE', KEYS[5], ARGV[8] * 2)
+    rank = redis.call('ZRANK', KEYS[4], ARGV[10])
+  end
+  return {'BUSY', redis.call('PTTL', KEYS[2]), tostring(place), rank, now}
+end
+
+-- Writes the lock's record, with an expiry by the same command.
+local function write_record(time, now, token)
+  local keep, rest = tonumber(ARGV[4]), '0'
+  if ARGV[5] ~= '0' then
+    keep = math.max(keep, tonumber(ARGV[5]))
+    rest = string.format('%.0f', now + ARGV[5])
+  end
+  local since = time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
+  local owner = '|held|' .. since .. '|' .. rest .. '|' .. ARGV[6] .. '|' .. ARGV[7]
+  redis.call('SET', KEYS[2], '1|' .. ARGV[3] .. '|' .. token .. owner, 'PX', string.format('%.0f', keep))
+end

@@ -1,0 +1,23 @@
+-- Takes the lock on one node of a quorum, or joins the queue.
+--
+-- KEYS: as in enter.lua, then 7 fencepost:floor, 8 fencepost:idle
+-- ARGV: as in enter.lua
+-- Result: {'GRANT', counter, now ms}, a refusal, or {'UNSEEDED'}
+--
+-- Atomic because a script is. The counter is the greatest token that was proposed for this lock here. Where its record has
+-- expired the greatest of all expired ones stands in for it, so that a counter never falls.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local refusal, held_with = enter(time, now)
+if refusal then
+  return refusal
+end
+if ARGV[2] ~= '0' and string.find(ARGV[1], '|unseeded', 1, true) then
+  return {'UNSEEDED'}
+end
+if held_with then
+  redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')
+else
+  write_record(time, now, '')
+end
+return {'GRANT', counter(KEYS[3], KEYS[7], KEYS[8]), now}

@@ -1,0 +1,90 @@
+//! Looking at the locks of one server, changing nothing.
+
+use std::time::Duration;
+
+use fencepost_core::{LockName, LockState, NamePrefix, Result, Status, Waiter};
+
+use crate::keys::{self, Keys};
+use crate::record::{Record, State, read_waiter};
+use crate::resp::Reply;
+use crate::script;
+use crate::server::Server;
+use crate::session::{Session, lost_touch, refuse, unexpected};
+
+/// How many locks are looked at in one script.
+pub(crate) const BATCH: usize = 200;
+
+/// The states of locks, in the order of `names`.
+pub(crate) async fn look(server: &Server, session: &Session, names: &[LockName]) -> Result<Vec<LockState>> {
+    let all: Vec<Keys> = names.iter().map(Keys::of).collect();
+    let mut keys = vec![keys::INCARNATION];
+    keys.extend(all.iter().flat_map(|keys| [&*keys.lock, &*keys.token, &*keys.queue, &*keys.waiters]));
+    let reply = session.connection.run(&script::INSPECT, &keys, &[]).await;
+    let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
+    let [now, _, locks @ ..] = reply.list() else { return Err(unexpected("inspect.lua", &reply)) };
+    let left = session.incarnation.ready_at_ms - now.number().unwrap_or_default();
+    let is_quarantined = server.options().has_quarantine && left > 0;
+    let quarantine = is_quarantined.then(|| Duration::from_millis(left.unsigned_abs()));
+    Ok(names.iter().zip(locks).map(|(name, lock)| state(name, lock.list(), quarantine)).collect())
+}
+
+/// The names of all locks that have a record.
+pub(crate) async fn names(session: &Session, prefix: &NamePrefix) -> Result<Vec<LockName>> {
+    let mut names = Vec::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let scan: [&[u8]; 6] =
+            [b"SCAN", cursor.as_bytes(), b"MATCH", keys::ALL_LOCKS.as_bytes(), b"COUNT", b"1000"];
+        let reply =
+            session.connection.call(&scan).await.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
+        let [next, found] = reply.list() else { return Err(unexpected("SCAN", &reply)) };
+        let mut get: Vec<&[u8]> = vec![b"MGET"];
+        get.extend(found.list().iter().filter_map(Reply::text).map(str::as_bytes));
+        if get.len() > 1 {
+            let records = session.connection.call(&get).await;
+            let records = records.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
+            let owners = records.list().iter().filter_map(|record| Record::read(record.text()?)?.owner);
+            names.extend(owners.map(|owner| owner.name).filter(|name| prefix.matches(name)));
+        }
+        next.text().unwrap_or("0").clone_into(&mut cursor);
+        if cursor == "0" {
+            break;
+        }
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+fn state(name: &LockName, seen: &[Reply], quarantine: Option<Duration>) -> LockState {
+    let mut state = LockState::free(name.clone());
+    let [record, left, _, waiters] = seen else { return state };
+    state.waiters = waiters.list().chunks_exact(2).map(waiter).collect();
+    let record = record.text().and_then(Record::read);
+    let Some(record) = record.filter(|record| record.state != State::Reserved) else {
+        if let Some(left) = quarantine {
+            state.status = Status::Quarantined;
+            state.remaining = Some(left);
+        }
+        return state;
+    };
+    state.status = if record.state == State::Rests { Status::Resting } else { Status::Held };
+    state.token = record.token;
+    state.remaining = left.number().and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
+    if state.status == Status::Held {
+        state.holder = record.holder;
+        state.since_micros = record.since_micros;
+        state.label = record.owner.map(|owner| owner.label);
+    }
+    state
+}
+
+fn waiter(seen: &[Reply]) -> Waiter {
+    let known = seen[1].text().and_then(read_waiter);
+    let (since_micros, owner) = known.unzip();
+    Waiter {
+        holder: seen[0].text().and_then(|holder| holder.parse().ok()),
+        label: owner.map(|owner| owner.label),
+        since_micros,
+    }
+}

@@ -1,0 +1,149 @@
+//! What an attempt comes to, and what is to be learned from one that failed.
+//!
+//! Invariant: `free_at` is never later than the moment at which a quorum comes free by itself, so that who waits for it
+//! does not wait too long.
+
+use fencepost_core::{FencingToken, Moment};
+
+use super::message::{Reply, Round};
+use super::nodes::{NodeSet, Quorum};
+
+/// What an attempt came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The lock is held.
+    Granted(Granted),
+    /// It is not. Something may be left on any node, also on a silent one: a [`Cancellation`](super::Cancellation)
+    /// follows.
+    NotGranted(Refusal),
+}
+
+/// A lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Granted {
+    /// Its fencing token.
+    pub token: FencingToken,
+    /// When the term began: before the round was sent that was acknowledged.
+    pub counted_from: Moment,
+    /// The nodes that have acknowledged it so far.
+    pub members: NodeSet,
+    /// How many of them may free the lock early; see [`Quorum::slack`].
+    pub slack: usize,
+    /// The round that was acknowledged. Answers to it that come later go to the [`Tenure`](super::Tenure).
+    pub round: Round,
+}
+
+/// Why a lock is not held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub why: Why,
+    /// What each node said last.
+    pub answers: Vec<Answer>,
+    /// The earliest moment at which a majority can be free; unknown if too few nodes said so. Not after the present if
+    /// they are free: then the votes were split, and [`back_off`](super::back_off) says how long to stay away.
+    pub free_at: Option<Moment>,
+}
+
+/// The reason why a lock is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// Others have the lock, or parts of it.
+    Contended,
+    /// Nodes that may have lost their data grant nothing yet.
+    Quarantined,
+    /// Too few nodes answered.
+    Unreachable,
+    /// The answers took too long, or the process stood still.
+    Late,
+    /// The lock was had and lost again, or greater tokens were proposed meanwhile.
+    Outvoted,
+    /// There is no token above the one that was seen.
+    Exhausted,
+}
+
+/// What a node said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Nothing.
+    Silent,
+    /// Nothing, and it cannot be reached.
+    Unreachable,
+    /// This.
+    Said(Reply),
+}
+
+impl Answer {
+    /// When the node can be free, if this was heard `at` that moment; unknown if it did not say so.
+    ///
+    /// A node that waits for its floor counts as unknown: time alone does not make it ready.
+    fn free_at(self, at: Moment) -> Option<Moment> {
+        match self {
+            Self::Said(Reply::Busy { remaining, .. }) => remaining.map(|remaining| at.after(remaining)),
+            Self::Said(Reply::Quarantined { ready_in }) => Some(at.after(ready_in)),
+            Self::Silent | Self::Unreachable | Self::Said(Reply::Unseeded) => None,
+            Self::Said(_) => Some(at),
+        }
+    }
+
+    fn is_missing(self) -> bool {
+        matches!(self, Self::Silent | Self::Unreachable)
+    }
+
+    fn waits_for_its_data(self) -> bool {
+        matches!(self, Self::Said(Reply::Quarantined { .. } | Reply::Unseeded))
+    }
+}
+
+/// When a majority can be free, from what was heard and when: the q-th earliest of the nodes' moments.
+pub(super) fn free_at(quorum: Quorum, heard: &[(Answer, Moment)]) -> Option<Moment> {
+    let mut moments: Vec<Moment> = heard.iter().filter_map(|(answer, at)| answer.free_at(*at)).collect();
+    moments.sort_unstable();
+    moments.get(quorum.majority() - 1).copied()
+}
+
+/// Why a majority did not grant: what would have had to be otherwise first.
+pub(super) fn why(quorum: Quorum, answers: &[Answer], contended: Why) -> Why {
+    let count = |is: fn(Answer) -> bool| answers.iter().filter(|answer| is(**answer)).count();
+    let missing = count(Answer::is_missing);
+    if missing > quorum.minority() {
+        return Why::Unreachable;
+    }
+    if missing + count(Answer::waits_for_its_data) > quorum.minority() { Why::Quarantined } else { contended }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn busy(ms: u64) -> Answer {
+        Answer::Said(Reply::Busy { remaining: Some(Duration::from_millis(ms)), counter: None })
+    }
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn majority_is_free_when_its_last_node_is() {
+        let quorum = Quorum::of(3).unwrap();
+        let granted = Answer::Said(Reply::Granted { counter: None });
+        let heard = |answers: [Answer; 3]| answers.map(|answer| (answer, at(5)));
+        assert_eq!(free_at(quorum, &heard([busy(30), granted, busy(20)])), Some(at(25)));
+        assert_eq!(free_at(quorum, &heard([Answer::Silent, busy(10), busy(20)])), Some(at(25)));
+        assert_eq!(free_at(quorum, &heard([Answer::Silent, Answer::Said(Reply::Unseeded), busy(20)])), None);
+    }
+
+    #[test]
+    fn quarantine_is_the_reason_only_if_it_decided() {
+        let quorum = Quorum::of(3).unwrap();
+        let quarantined = Answer::Said(Reply::Quarantined { ready_in: Duration::from_secs(1) });
+        assert_eq!(why(quorum, &[busy(1), busy(1), quarantined], Why::Contended), Why::Contended);
+        assert_eq!(why(quorum, &[Answer::Silent, busy(1), quarantined], Why::Contended), Why::Quarantined);
+        assert_eq!(
+            why(quorum, &[Answer::Silent, Answer::Unreachable, busy(1)], Why::Contended),
+            Why::Unreachable
+        );
+    }
+}

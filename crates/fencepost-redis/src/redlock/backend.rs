@@ -1,0 +1,184 @@
+//! The backend of several independent servers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencepost_core::{
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Handover,
+    LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing, Waiting, until,
+};
+use futures_util::future::join_all;
+
+use super::acquire;
+use super::candidate::{Candidate, worst};
+use super::claim;
+use super::nodes::Nodes;
+use super::view::merged;
+use crate::endpoint::Options;
+use crate::keys::Keys;
+use crate::look::{BATCH, look, names};
+use crate::quorum::{GREATEST_TOKEN, Terms};
+use crate::resp::Reply;
+use crate::script;
+use crate::session::{Session, lost_touch, refuse};
+
+/// What several independent servers promise.
+pub const PROFILE: Profile = Profile::weakest("redlock")
+    .expiry(Expiry::AfterTtl)
+    .waiting(Waiting::Notified)
+    .loss(Loss::Pushed)
+    .scope(Scope::Cluster)
+    .timing(Timing::WallClocks)
+    .quarantine(true)
+    .revocable()
+    .rests();
+
+/// How long a node may take to answer where all are asked.
+const ANSWER_MOST: Duration = Duration::from_millis(500);
+
+/// Locks on several independent servers.
+#[derive(Clone, Debug)]
+pub struct RedlockBackend {
+    nodes: Nodes,
+    profile: Profile,
+    shown: String,
+}
+
+impl RedlockBackend {
+    /// The backend of `redlock://`. Connects when it is first needed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the URL or an option is wrong, when a node is named twice, or when their number is not odd.
+    pub fn from_url(url: &BackendUrl, clock: Clock) -> Result<Self> {
+        url.accept_options(&["max_ttl", "quarantine"])?;
+        let options = Options::of(url)?;
+        let nodes = Nodes::of(url, options, clock)?;
+        let profile = PROFILE.longest_ttl(Some(options.max_ttl)).quarantine(options.has_quarantine);
+        Ok(Self { nodes, profile, shown: url.to_string() })
+    }
+
+    /// Asks all nodes for the same; what those have answered that did in time, of which there must be a majority.
+    async fn all<T, F>(
+        &self,
+        operation: &'static str,
+        ask: impl Fn(usize, Session) -> F + Send + Sync,
+    ) -> Result<Vec<T>>
+    where
+        T: Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let clock = self.nodes.clock();
+        let give_up_at = Some(clock.now().after(ANSWER_MOST));
+        let ask = &ask;
+        let one = |node| async move {
+            let asked = async { ask(node, self.nodes.session(node).await?).await };
+            until(clock, give_up_at, asked)
+                .await
+                .unwrap_or_else(|| Err(crate::session::unavailable("it does not answer")))
+        };
+        let all = join_all((0..self.nodes.all().len()).map(one)).await;
+        let (answers, errors): (Vec<_>, Vec<_>) =
+            all.into_iter().enumerate().partition(|(_, one)| one.is_ok());
+        if answers.len() >= self.nodes.quorum().majority() {
+            return Ok(answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect());
+        }
+        let errors: Vec<(usize, Error)> =
+            errors.into_iter().filter_map(|(node, error)| Some((node, error.err()?))).collect();
+        let kind = worst(errors.iter().map(|(_, error)| error.clone()))
+            .map_or(ErrorKind::Unavailable, |error| error.kind());
+        let words = errors.iter().map(|(node, error)| format!("{}: {error}", self.nodes.all()[*node].name));
+        let what = format!("no majority of the nodes has answered: {}", words.collect::<Vec<_>>().join("; "));
+        Err(Error::new(kind, operation, what))
+    }
+
+    async fn look(&self, locks: &[LockName]) -> Result<Vec<LockState>> {
+        let seen = self
+            .all("look at the lock", |node, session| async move {
+                look(&self.nodes.all()[node].server, &session, locks).await
+            })
+            .await?;
+        let of = |(index, name): (usize, &LockName)| {
+            let states: Vec<LockState> =
+                seen.iter().filter_map(|states| states.get(index).cloned()).collect();
+            merged(self.nodes.quorum(), name, &states)
+        };
+        Ok(locks.iter().enumerate().map(of).collect())
+    }
+}
+
+impl fmt::Display for RedlockBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+#[async_trait]
+impl Backend for RedlockBackend {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn clock(&self) -> &Clock {
+        self.nodes.clock()
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Box<dyn Claim>> {
+        Ok(Box::new(acquire::acquire(&self.nodes, request).await?))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockState> {
+        let seen = self.look(std::slice::from_ref(name)).await?;
+        Ok(seen.into_iter().next().unwrap_or_else(|| LockState::free(name.clone())))
+    }
+
+    async fn list(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
+        let found =
+            self.all("list the locks", |_, session| async move { names(&session, prefix).await }).await?;
+        let mut all: Vec<LockName> = found.into_iter().flatten().collect();
+        all.sort();
+        all.dedup();
+        let mut states = Vec::new();
+        for names in all.chunks(BATCH) {
+            states.extend(self.look(names).await?);
+        }
+        states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
+        Ok(states)
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
+        let keys = &Keys::of(name);
+        let (token, for_long) = (&token.to_string(), &self.nodes.options().max_ttl.as_millis().to_string());
+        let revoked = self
+            .all("revoke the lease", |_, session| async move {
+                let keys = [&*keys.lock, &keys.token, &keys.queue, &keys.waiters, keys.tombstones()];
+                let reply =
+                    session.connection.run(&script::NODE_REVOKE, &keys, &[token, reason, for_long]).await;
+                reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
+            })
+            .await?;
+        // The nodes that did not answer are too few to keep it.
+        Ok(if revoked.contains(&Reply::Integer(1)) { Revoked::Done } else { Revoked::NotCurrent })
+    }
+
+    async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
+        if to.get() > GREATEST_TOKEN {
+            let what = format!("{to} is above 2^53-1, the greatest token that Redis counts exactly");
+            return Err(Error::new(ErrorKind::InvalidArgument, "lift the token", what).on(name));
+        }
+        let (key, below) = (&Keys::of(name).token, &(to.get() - 1).to_string());
+        // A majority is enough: whoever acquires asks a majority as well.
+        let lifted = self.all("lift the token", |_, session| async move {
+            let reply = session.connection.run(&script::LIFT, &[key], &[below]).await;
+            reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
+        });
+        lifted.await.map(drop)
+    }
+
+    async fn give_back(&self, handover: &Handover) -> Result<()> {
+        let candidate = Candidate::handed_over(&self.nodes, &handover.lock, handover.holder);
+        let terms = Terms::new(self.nodes.quorum(), self.nodes.options().max_ttl, 0)?;
+        claim::release(&Arc::new(candidate), terms, handover.token).await
+    }
+}

@@ -1,0 +1,332 @@
+//! One holder id, as the nodes see it: what is asked on its behalf, and what may be left of it where.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fencepost_core::{AcquireRequest, Error, ErrorKind, FencingToken, HolderId, LockName, Result, Wait};
+
+use super::nodes::Nodes;
+use super::reseed;
+use crate::connection::{Broken, Connection};
+use crate::keys::{self, Keys};
+use crate::quorum::{Reply, Request};
+use crate::record::{self, Owner};
+use crate::resp;
+use crate::script::{self, Script};
+use crate::server::ALIVE_FOR;
+use crate::session::{Session, lock, lost_touch, refuse, unexpected};
+
+/// Who waits, under one id through all attempts.
+pub(super) struct Waiter {
+    pub(super) id: HolderId,
+    id_text: String,
+    /// Its place in the queue of each node that was asked; empty as long as it is not known.
+    places: Vec<Mutex<Option<String>>>,
+}
+
+impl Waiter {
+    pub(super) fn new(id: HolderId, nodes: &Nodes) -> Arc<Self> {
+        let places = nodes.all().iter().map(|_| Mutex::default()).collect();
+        Arc::new(Self { id, id_text: id.to_string(), places })
+    }
+}
+
+/// One attempt to acquire, or the holder that it made. Each has a holder id of its own, so that nothing which ends one attempt,
+/// and arrives late, can hit another.
+pub(super) struct Candidate {
+    pub(super) nodes: Nodes,
+    pub(super) name: LockName,
+    pub(super) keys: Keys,
+    pub(super) waiter: Arc<Waiter>,
+    pub(super) holder: HolderId,
+    holder_text: String,
+    owner: String,
+    ttl_ms: String,
+    at_least_ms: String,
+    alive_for_ms: String,
+    traces: Vec<Mutex<Trace>>,
+    /// Whether it has the lock, and so waits nowhere any more.
+    is_holder: AtomicBool,
+}
+
+/// What is known of the candidate at one node.
+#[derive(Default)]
+struct Trace {
+    /// Where it was asked for last, if it was.
+    asked_on: Option<Connection>,
+    /// How many requests have no answer.
+    unanswered: usize,
+    /// Whether a request may still be on its way, on a connection that is broken.
+    is_late: bool,
+    /// Whether it was asked to free the lock and may have done so.
+    may_be_free: bool,
+    /// Why the last request has failed.
+    error: Option<Error>,
+}
+
+/// What is asked of a node when the candidate goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Going {
+    /// It may or may not have the lock, and its waiter waits on.
+    Withdraws,
+    /// It may or may not have the lock, and its waiter goes as well.
+    Cancels,
+    /// It has the lock with this token.
+    Releases(FencingToken),
+}
+
+impl Candidate {
+    pub(super) fn new(
+        nodes: &Nodes,
+        request: &AcquireRequest,
+        waiter: &Arc<Waiter>,
+        holder: HolderId,
+    ) -> Self {
+        let owner = Owner { name: request.name.clone(), label: request.label.clone() };
+        let alive_for = if request.wait == Wait::No { 0 } else { ALIVE_FOR.as_millis() };
+        Self {
+            nodes: nodes.clone(),
+            name: request.name.clone(),
+            keys: Keys::of(&request.name),
+            waiter: Arc::clone(waiter),
+            holder,
+            holder_text: holder.to_string(),
+            owner: owner.to_json(),
+            ttl_ms: request.ttl.as_millis().to_string(),
+            at_least_ms: request.at_least.unwrap_or_default().as_millis().to_string(),
+            alive_for_ms: alive_for.to_string(),
+            traces: nodes.all().iter().map(|_| Mutex::default()).collect(),
+            is_holder: AtomicBool::new(false),
+        }
+    }
+
+    /// The holder of a lease that was handed over by another process.
+    pub(super) fn handed_over(nodes: &Nodes, name: &LockName, holder: HolderId) -> Self {
+        Self {
+            nodes: nodes.clone(),
+            name: name.clone(),
+            keys: Keys::of(name),
+            waiter: Waiter::new(holder, nodes),
+            holder,
+            holder_text: holder.to_string(),
+            owner: String::new(),
+            ttl_ms: String::new(),
+            at_least_ms: String::new(),
+            alive_for_ms: String::new(),
+            traces: nodes.all().iter().map(|_| Mutex::default()).collect(),
+            is_holder: AtomicBool::new(true),
+        }
+    }
+
+    /// From now on it holds the lock, and its waiter waits nowhere any more.
+    pub(super) fn hold(self: &Arc<Self>) {
+        self.is_holder.store(true, Ordering::Relaxed);
+        let has_place =
+            |place: &Mutex<Option<String>>| lock(place).as_ref().is_some_and(|place| !place.is_empty());
+        if !self.waiter.places.iter().any(has_place) {
+            return;
+        }
+        for trace in &self.traces {
+            let Some(connection) = lock(trace).asked_on.clone() else { continue };
+            let candidate = Arc::clone(self);
+            self.nodes.clock().serve(async move {
+                let keys = [&*candidate.keys.queue, &candidate.keys.waiters];
+                // Where it fails the place ends with the signs of life that are not given any more.
+                drop(connection.run(&script::NODE_LEAVE_QUEUE, &keys, &[&candidate.waiter.id_text]).await);
+            });
+        }
+    }
+
+    /// Why the last request to a node has failed.
+    pub(super) fn error_of(&self, node: usize) -> Option<Error> {
+        lock(&self.traces[node]).error.clone()
+    }
+
+    /// Asks a node to lock or to write a token; its reply, or nothing where the request has failed.
+    pub(super) async fn ask(self: Arc<Self>, node: usize, request: Request) -> Option<Reply> {
+        let reply = match request {
+            Request::Lock => self.ask_to_lock(node).await,
+            Request::Propose(token) => self.propose(node, token).await,
+            Request::Renew | Request::Cancel => return None,
+        };
+        if let Ok(Reply::Unseeded) = reply {
+            reseed::begin(&self.nodes);
+        }
+        reply.map_err(|error| lock(&self.traces[node]).error = Some(error)).ok()
+    }
+
+    async fn ask_to_lock(&self, node: usize) -> Result<Reply> {
+        let place = lock(&self.waiter.places[node]).get_or_insert_default().clone();
+        let tombstone = self.keys.tombstone(self.holder);
+        let keys = &self.keys;
+        let keys = [
+            keys::INCARNATION,
+            &keys.lock,
+            &keys.token,
+            &keys.queue,
+            &keys.waiters,
+            &tombstone,
+            keys::FLOOR,
+            keys::IDLE,
+        ];
+        let alive_for = if self.is_holder.load(Ordering::Relaxed) { "0" } else { &self.alive_for_ms };
+        let arguments = [
+            &*self.holder_text,
+            &self.ttl_ms,
+            &self.at_least_ms,
+            &self.nodes.all()[node].server.shared.process,
+            &self.owner,
+            alive_for,
+            &place,
+            &self.waiter.id_text,
+        ];
+        let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await?;
+        self.read_lock(node, &reply)
+    }
+
+    async fn propose(&self, node: usize, token: FencingToken) -> Result<Reply> {
+        let token = token.to_string();
+        let keys = &self.keys;
+        let keys = [keys::INCARNATION, &keys.lock, &keys.token, keys::GREATEST, keys::FLOOR, keys::IDLE];
+        let arguments = [&*self.holder_text, &token, &self.ttl_ms];
+        let reply = self.grant(node, &script::NODE_PROPOSE, &keys, &arguments).await?;
+        let (what, rest) = split(&reply)?;
+        match what {
+            "ACK" => Ok(Reply::Acked),
+            "STALE" => Ok(Reply::Stale { counter: counter(rest) }),
+            "NOLOCK" => Ok(Reply::NoLock),
+            _ => Err(unexpected("node_propose.lua", &reply)),
+        }
+    }
+
+    /// Runs a script that grants, once more where the connection has to learn the incarnation anew.
+    async fn grant(
+        &self,
+        node: usize,
+        script: &'static Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Result<resp::Reply> {
+        let mut session = self.nodes.session(node).await?;
+        for _ in 0..2 {
+            let ready_at =
+                if self.nodes.options().has_quarantine { session.incarnation.ready_at_ms } else { 0 };
+            let ready_at = ready_at.to_string();
+            let incarnation = Arc::clone(&session.incarnation);
+            let all: Vec<&str> =
+                [&*incarnation.record, &ready_at].into_iter().chain(arguments.iter().copied()).collect();
+            let reply = self.traced(node, &session, session.connection.run(script, keys, &all)).await?;
+            if reply.list().first().and_then(resp::Reply::text) != Some("FORGOT") {
+                return Ok(reply);
+            }
+            session = self.nodes.all()[node].server.granting().learn_anew(&session).await?;
+        }
+        Err(crate::session::unavailable("the server loses its data again and again"))
+    }
+
+    /// Awaits a reply, and keeps account of what may be left at the node meanwhile.
+    async fn traced(
+        &self,
+        node: usize,
+        session: &Session,
+        call: impl Future<Output = Result<resp::Reply, Broken>>,
+    ) -> Result<resp::Reply> {
+        {
+            let mut trace = lock(&self.traces[node]);
+            let is_another = trace.asked_on.as_ref().is_some_and(|asked| !asked.is(&session.connection));
+            trace.is_late |= is_another && trace.unanswered > 0;
+            trace.asked_on = Some(session.connection.clone());
+            trace.unanswered += 1;
+        }
+        let reply = call.await;
+        let mut trace = lock(&self.traces[node]);
+        trace.unanswered -= 1;
+        if let Err(broken) = &reply {
+            trace.is_late |= broken.was_sent;
+        }
+        drop(trace);
+        reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
+    }
+
+    fn read_lock(&self, node: usize, reply: &resp::Reply) -> Result<Reply> {
+        let (what, rest) = split(reply)?;
+        let ms = |index: usize| {
+            let ms = rest.get(index).and_then(resp::Reply::number).unwrap_or_default();
+            std::time::Duration::from_millis(ms.max(0).unsigned_abs())
+        };
+        Ok(match what {
+            "GRANT" => Reply::Granted { counter: counter(rest) },
+            "BUSY" => {
+                let place = rest.get(1).and_then(resp::Reply::text).unwrap_or_default();
+                *lock(&self.waiter.places[node]) = Some(place.to_owned());
+                Reply::Busy { remaining: Some(ms(0)), counter: None }
+            }
+            "QUARANTINE" => Reply::Quarantined { ready_in: ms(0) },
+            "UNSEEDED" => Reply::Unseeded,
+            "CANCELLED" => Reply::Cancelled,
+            _ => return Err(unexpected("node_lock.lua", reply)),
+        })
+    }
+
+    /// Has a node forget the candidate for good; how many locks it has freed by that.
+    pub(super) async fn leave(self: Arc<Self>, node: usize, going: Going) -> Result<bool> {
+        let (unanswered, mut is_late) = {
+            let may_be_queued = lock(&self.waiter.places[node]).is_some();
+            let trace = lock(&self.traces[node]);
+            let nothing_is_left = match going {
+                Going::Withdraws => trace.asked_on.is_none(),
+                Going::Cancels => trace.asked_on.is_none() && !may_be_queued,
+                Going::Releases(_) => false,
+            };
+            if nothing_is_left {
+                return Ok(false);
+            }
+            (trace.asked_on.clone().filter(|_| trace.unanswered > 0), trace.is_late)
+        };
+        let session = self.nodes.session(node).await?;
+        is_late |= unanswered.is_some_and(|asked| !asked.is(&session.connection));
+        let for_long = if is_late { self.nodes.options().max_ttl.as_millis() } else { 0 }.to_string();
+        let tombstone = self.keys.tombstone(self.holder);
+        let keys = [&*self.keys.lock, &self.keys.queue, &self.keys.waiters, &tombstone];
+        let (script, keys, who) = match going {
+            Going::Withdraws => (&script::NODE_WITHDRAW, &[keys[0], keys[3]][..], self.holder_text.clone()),
+            Going::Cancels => (&script::NODE_CANCEL, &keys[..], self.holder_text.clone()),
+            Going::Releases(token) => {
+                (&script::NODE_RELEASE, &keys[..], record::beginning(self.holder, token))
+            }
+        };
+        let reply = session.connection.run(script, keys, &[&who, &for_long, &self.waiter.id_text]).await;
+        let mut trace = lock(&self.traces[node]);
+        if let Err(broken) = &reply {
+            trace.is_late = true;
+            trace.may_be_free |= broken.was_sent;
+        }
+        let may_be_free = trace.may_be_free;
+        drop(trace);
+        let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
+        // Our own request, sent once more after its answer was lost, finds nothing.
+        Ok(reply == resp::Reply::Integer(1) || may_be_free)
+    }
+}
+
+fn split(reply: &resp::Reply) -> Result<(&str, &[resp::Reply])> {
+    let (what, rest) = reply.list().split_first().ok_or_else(|| unexpected("a script", reply))?;
+    let what = what.text().ok_or_else(|| unexpected("a script", reply))?;
+    Ok((what, rest))
+}
+
+/// `0` stands for none.
+fn counter(rest: &[resp::Reply]) -> Option<FencingToken> {
+    rest.first().and_then(resp::Reply::text).and_then(|token| token.parse().ok())
+}
+
+/// The refusal that says most about why a quorum could not be reached: a wrong URL or a denied login before a lost connection.
+pub(super) fn worst(errors: impl Iterator<Item = Error>) -> Option<Error> {
+    errors.min_by_key(|error| match error.kind() {
+        ErrorKind::InvalidArgument => 0,
+        ErrorKind::Unsupported => 1,
+        ErrorKind::Denied => 2,
+        ErrorKind::Unexpected => 3,
+        _ => 4,
+    })
+}
