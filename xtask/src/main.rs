@@ -4,7 +4,7 @@
 
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use xtask::docs;
 use xtask::simulate;
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(xtask::root()),
         ["docs"] => docs(xtask::root()),
         ["simulate", ref arguments @ ..] => return simulate(xtask::root(), arguments),
+        ["bench", ref arguments @ ..] => return bench(xtask::root(), arguments),
         _ => return usage(),
     };
     outcome.unwrap_or_else(|error| {
@@ -40,7 +41,20 @@ fn docs(root: &Path) -> io::Result<ExitCode> {
 }
 
 fn simulate(root: &Path, arguments: &[&str]) -> ExitCode {
-    let Some(mut command) = simulate::command(root, arguments) else { return usage() };
+    match simulate::command(root, arguments) {
+        Some(command) => run(command),
+        None => usage(),
+    }
+}
+
+fn bench(root: &Path, arguments: &[&str]) -> ExitCode {
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(["run", "--release", "--quiet", "--package", "fencepost-bench", "--"]);
+    command.args(arguments);
+    run(command)
+}
+
+fn run(mut command: Command) -> ExitCode {
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -52,6 +66,8 @@ fn simulate(root: &Path, arguments: &[&str]) -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: cargo xtask tidy | docs | simulate [--seeds N | --seed S]");
+    eprintln!(
+        "usage: cargo xtask tidy | docs | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
+    );
     ExitCode::from(2)
 }

@@ -4,7 +4,7 @@
 //! - `backend`: the two traits that a backend implements, and the data that crosses them
 //! - `lock`, `lease`: what users hold, before and after the grant
 //! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
-//! - `clock`, `poll`, `watch`: time, timers and descriptors, the background thread, and time in virtual time
+//! - `clock`, `poll`, `watch`, `lead`: time, timers and descriptors, the background thread, and time in virtual time
 //! - `name`, `token`, `error`, `profile`, `fence`, `event`, `label`, `url`: the vocabulary
 //! - `memory`: the reference backend
 
@@ -18,6 +18,7 @@ mod error;
 mod event;
 mod fence;
 mod keeper;
+mod lead;
 mod lease;
 mod lock;
 mod name;
@@ -36,6 +37,7 @@ pub use deadline::{Cadence, Deadline, default_grace};
 pub use error::{Error, ErrorKind, LossReason, Result};
 pub use event::{Event, Observer};
 pub use fence::{Fence, Mark, MemoryFence, Stamp, StampHolder};
+pub use lead::block_on;
 pub use lease::Lease;
 pub use lock::{DEFAULT_TTL, Lock, Locks, release_all};
 pub use memory::MemoryBackend;

@@ -1,25 +1,27 @@
 //! The executor behind [`Clock::spawn`](crate::Clock::spawn), and two ways to await one of several things.
 //!
-//! One background thread carries all keepers and timers of the process, so that ten thousand leases cost one thread
-//! and an application that blocks its own executor cannot delay a renewal. It needs no async runtime.
+//! One thread at a time carries all keepers, timers and sockets of the process, so that ten thousand leases cost one
+//! thread: fencepost's own, so that an application which blocks its executor cannot delay a renewal, or the thread that
+//! waits in `block_on` (`lead.rs`). It needs no async runtime.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use rustix::fd::AsFd;
+use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec};
 
 use crate::clock::{Clock, Moment, Timers, lock};
-use crate::watch::Watch;
+use crate::lead::{self, Lead};
+use crate::watch::{Slept, Watch};
 
 /// Tasks and timers that one thread works off.
 pub(crate) struct Executor {
@@ -27,22 +29,37 @@ pub(crate) struct Executor {
     /// How many tasks have not ended, and who waits for none to be left.
     unfinished: Mutex<(usize, Vec<Waker>)>,
     arrived: Mutex<Vec<BoxFuture<'static, ()>>>,
-    /// Whether the thread works, sleeps, or has been told to look again.
+    /// Whether whoever has the tasks works, sleeps, or has been told to look again.
     state: AtomicU8,
-    /// What it sleeps on; a simulated one never sleeps.
+    tasks: Mutex<Tasks>,
+    /// What is slept on; in a simulation nobody sleeps.
     watch: Option<Watch>,
+    pub(crate) lead: Lead,
 }
 
 const WORKS: u8 = 0;
 const SLEEPS: u8 = 1;
 const RUNG: u8 = 2;
 
+/// The tasks, and when the alarm goes off if that is known. Whoever has them works them off.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    running: FuturesUnordered<BoxFuture<'static, ()>>,
+    alarm: Option<Moment>,
+}
+
+static BACKGROUND: OnceLock<Arc<Executor>> = OnceLock::new();
+
+/// The process's executor, if it has been started.
+pub(crate) fn started() -> Option<&'static Arc<Executor>> {
+    BACKGROUND.get()
+}
+
 /// The process's executor; its thread starts with the first call.
 ///
 /// # Errors
 /// When the system refuses a descriptor or a thread.
 pub(crate) fn start() -> io::Result<&'static Arc<Executor>> {
-    static BACKGROUND: OnceLock<Arc<Executor>> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
     if let Some(executor) = BACKGROUND.get() {
         return Ok(executor);
@@ -69,16 +86,16 @@ impl Executor {
             unfinished: Mutex::default(),
             arrived: Mutex::default(),
             state: AtomicU8::new(WORKS),
+            tasks: Mutex::default(),
             watch,
+            lead: Lead::default(),
         }
     }
 
     fn launch() -> io::Result<Arc<Self>> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let alarm = rustix::time::timerfd_create(TimerfdClockId::Boottime, flags)?;
-        let executor = Arc::new(Self::new(Some(Watch::with_alarm(&alarm)?)));
+        let executor = Arc::new(Self::new(Some(Watch::new()?)));
         let shared = Arc::clone(&executor);
-        std::thread::Builder::new().name("fencepost".to_owned()).spawn(move || shared.work(&alarm))?;
+        std::thread::Builder::new().name("fencepost".to_owned()).spawn(move || shared.work())?;
         Ok(executor)
     }
 
@@ -137,34 +154,61 @@ impl Executor {
         id
     }
 
-    /// Tells the thread to look again. Costs a system call only where it sleeps.
-    fn ring(&self) {
+    /// Tells whoever has the tasks to look again. Costs a system call only where it sleeps.
+    pub(crate) fn ring(&self) {
         let before = self.state.swap(RUNG, Ordering::AcqRel);
         if let Some(watch) = self.watch.as_ref().filter(|_| before == SLEEPS) {
             watch.wake();
         }
     }
 
-    fn work(self: Arc<Self>, alarm: &OwnedFd) {
-        let Some(watch) = &self.watch else { return };
-        let waker = Waker::from(Arc::clone(&self));
-        let mut tasks = FuturesUnordered::new();
-        let mut armed = None;
-        loop {
-            self.state.store(WORKS, Ordering::Release);
-            self.run_ready(&mut tasks, &waker);
-            self.timers.fire(Clock::system().now());
-            let next = self.timers.next();
-            if armed != Some(next) {
-                let set = arm(alarm, next);
-                debug_assert!(set.is_ok(), "a time that is left is a valid timer");
-                armed = Some(next);
+    /// The tasks, for whoever is to work them off now.
+    pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.try_lock().unwrap_or_else(|_| {
+            // Somebody sleeps with them.
+            if let Some(watch) = &self.watch {
+                watch.wake();
             }
-            // What has rung since the store above has something to do that was perhaps not seen.
-            let rested = self.state.compare_exchange(WORKS, SLEEPS, Ordering::AcqRel, Ordering::Acquire);
-            // The clock may have been shifted while the process was stopped: the timer is then set anew.
-            if rested.is_ok() && watch.sleep().is_interrupted() {
-                armed = None;
+            lock(&self.tasks)
+        })
+    }
+
+    /// Works off what can be, and then sleeps until there is more to do, unless `is_awaited` says that there is elsewhere.
+    pub(crate) fn work_and_sleep(
+        self: &Arc<Self>,
+        tasks: &mut Tasks,
+        most: Option<Duration>,
+        is_awaited: impl Fn() -> bool,
+    ) {
+        let Some(watch) = &self.watch else { return };
+        self.state.store(WORKS, Ordering::Release);
+        self.run_ready(&mut tasks.running, &Waker::from(Arc::clone(self)));
+        self.timers.fire(Clock::system().now());
+        let next = self.timers.next();
+        // One that goes off in vain does less harm than one that is missing, so it is never taken back.
+        if let Some(at) = next.filter(|_| tasks.alarm != next) {
+            watch.set_alarm(at);
+            tasks.alarm = next;
+        }
+        // What has rung since the store above has something to do that was perhaps not seen.
+        let rested = self.state.compare_exchange(WORKS, SLEEPS, Ordering::AcqRel, Ordering::Acquire);
+        // The clock may have been shifted while the process was stopped: the alarm is then set anew.
+        if rested.is_ok() && !is_awaited() && watch.sleep(most) != Slept::Woken {
+            tasks.alarm = None;
+        }
+        self.state.store(WORKS, Ordering::Release);
+    }
+
+    /// The life of the background thread.
+    fn work(self: Arc<Self>) {
+        self.lead.introduce_background();
+        loop {
+            if self.lead.is_vacant() {
+                let mut tasks = self.tasks();
+                self.work_and_sleep(&mut tasks, None, || !self.lead.is_vacant());
+            } else if self.lead.is_away_for_long() {
+                let mut tasks = self.tasks();
+                self.work_and_sleep(&mut tasks, Some(lead::AWAY_MOST), || false);
             }
         }
     }

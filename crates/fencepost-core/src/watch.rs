@@ -7,21 +7,25 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::time::{TimerfdClockId, TimerfdFlags, Timespec};
 
-use crate::clock::{Clock, lock};
+use crate::clock::{Clock, Moment, lock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::poll::arm;
 
 /// What one thread sleeps on: a bell, an alarm, and the descriptors of others.
 #[derive(Debug)]
 pub(crate) struct Watch {
     epoll: OwnedFd,
     bell: OwnedFd,
+    alarm: OwnedFd,
     next_id: AtomicU64,
     listeners: Mutex<HashMap<u64, Arc<Listeners>>>,
 }
@@ -29,14 +33,12 @@ pub(crate) struct Watch {
 /// How a sleep has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slept {
+    /// Something was ready, or the bell was rung, or the time was over.
     Woken,
+    /// The alarm went off.
+    Alarmed,
+    /// By a signal, or because the process was stopped.
     Interrupted,
-}
-
-impl Slept {
-    pub(crate) fn is_interrupted(self) -> bool {
-        self == Self::Interrupted
-    }
 }
 
 /// Who waits for one descriptor.
@@ -46,21 +48,29 @@ struct Listeners {
     writer: Mutex<Option<Waker>>,
 }
 
-/// The number of the bell and the alarm, which nobody listens to: they only end the sleep.
-const NOBODY: u64 = 0;
+/// The numbers of the bell and the alarm, which nobody listens to: they only end the sleep.
+const BELL: u64 = 0;
+const ALARM: u64 = u64::MAX;
 
 /// How many events one sleep brings at most.
 const EVENTS: usize = 64;
 
 impl Watch {
-    /// A watch that `alarm` wakes too.
-    pub(crate) fn with_alarm(alarm: &OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let alarm = rustix::time::timerfd_create(TimerfdClockId::Boottime, flags)?;
         let edge = EventFlags::IN | EventFlags::ET;
-        epoll::add(&epoll, &bell, EventData::new_u64(NOBODY), edge)?;
-        epoll::add(&epoll, alarm, EventData::new_u64(NOBODY), edge)?;
-        Ok(Self { epoll, bell, next_id: AtomicU64::new(1), listeners: Mutex::default() })
+        epoll::add(&epoll, &bell, EventData::new_u64(BELL), edge)?;
+        epoll::add(&epoll, &alarm, EventData::new_u64(ALARM), edge)?;
+        Ok(Self { epoll, bell, alarm, next_id: AtomicU64::new(1), listeners: Mutex::default() })
+    }
+
+    /// Has the sleep end at `at`.
+    pub(crate) fn set_alarm(&self, at: Moment) {
+        let set = arm(&self.alarm, Some(at));
+        debug_assert!(set.is_ok(), "a time that is left is a valid timer");
     }
 
     /// Ends the sleep. A full counter already means that, so a refused write is as good as an accepted one.
@@ -68,20 +78,22 @@ impl Watch {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps until something is ready, and wakes who waits for it.
-    pub(crate) fn sleep(&self) -> Slept {
+    /// Sleeps until something is ready, for `most` at most, and wakes who waits for it.
+    pub(crate) fn sleep(&self, most: Option<Duration>) -> Slept {
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
         let mut events = Vec::with_capacity(EVENTS);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref()) {
             Err(Errno::INTR) => return Slept::Interrupted,
             outcome => debug_assert!(outcome.is_ok(), "epoll waits on descriptors of its own: {outcome:?}"),
         }
+        let is_alarmed = events.iter().any(|event| event.data.u64() == ALARM);
         for event in &events {
             let listeners = lock(&self.listeners).get(&event.data.u64()).map(Arc::clone);
             if let Some(listeners) = listeners {
                 listeners.hear(event.flags);
             }
         }
-        Slept::Woken
+        if is_alarmed { Slept::Alarmed } else { Slept::Woken }
     }
 }
 

@@ -5,11 +5,12 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use fencepost_core::{Clock, Error, ErrorKind, Fence, FencingToken, Mark, Result, Stamp, StampHolder};
+use fencepost_core::{
+    Clock, Error, ErrorKind, Fence, FencingToken, Mark, Result, Stamp, StampHolder, block_on,
+};
 use futures_util::future::BoxFuture;
 
 use crate::conformance::awkward_names;
-use crate::harness::block_on;
 
 /// A protected system of one case.
 pub trait FenceHarness: Send + Sync + 'static {

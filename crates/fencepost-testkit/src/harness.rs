@@ -2,14 +2,10 @@
 //!
 //! Everything else the suite knows from the backend's profile, so a harness never names the cases that it runs.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
-use fencepost_core::{Fence, Locks, MemoryFence, VirtualTime};
+use fencepost_core::{Fence, Locks, MemoryFence, VirtualTime, block_on};
 use futures_util::future::BoxFuture;
 
 /// The surroundings of one case: a directory, a server, a piece of memory.
@@ -76,27 +72,5 @@ pub trait Harness: Send + Sync + 'static {
     {
         let _ = case;
         None
-    }
-}
-
-/// Drives a future to its end on this thread, without any runtime.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            // A wake-up that came before this is kept by the thread, so none is missed.
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

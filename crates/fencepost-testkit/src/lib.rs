@@ -24,7 +24,8 @@ mod virtual_memory;
 mod worker;
 
 pub use fence_suite::FenceHarness;
-pub use harness::{Harness, block_on};
+pub use fencepost_core::block_on;
+pub use harness::Harness;
 pub use virtual_memory::VirtualMemory;
 pub use worker::work_as_told;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use fencepost::block_on;
 use fencepost::{Clock, Result, until};
-use futures_executor::block_on;
 use futures_util::future::join_all;
 
 use crate::child::GiveBack;

@@ -1,7 +1,7 @@
 //! `fencepost list`: every lock that is not free.
 
+use fencepost::block_on;
 use fencepost::{LockState, NamePrefix, Result};
-use futures_executor::block_on;
 
 use super::place::{Place, fail};
 use super::state::{StateView, sentence, waiters};

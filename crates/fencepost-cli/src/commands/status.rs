@@ -1,7 +1,7 @@
 //! `fencepost status`: who holds a lock, and who waits for it.
 
 use fencepost::Status;
-use futures_executor::block_on;
+use fencepost::block_on;
 
 use super::place::{Place, fail};
 use super::state::{StateView, sentence, waiters};

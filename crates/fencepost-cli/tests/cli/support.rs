@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use fencepost::Clock;
-use futures_executor::block_on;
+use fencepost::block_on;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

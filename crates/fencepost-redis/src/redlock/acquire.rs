@@ -151,9 +151,12 @@ impl Waiting<'_> {
         let is_worth_waiting = match kind {
             ErrorKind::Contended => true,
             ErrorKind::Unavailable if refusal.why == Why::Late => true,
-            // Where no majority was ever reached the caller decides how long to try.
+            // Where no majority could ever be reached the caller decides how long to try. One that is silent may be busy.
             ErrorKind::Unavailable => {
-                let first = now.before(RECONNECT_MOST);
+                let unreachable =
+                    refusal.answers.iter().filter(|answer| **answer == Answer::Unreachable).count();
+                let is_hopeless = unreachable > self.nodes().quorum().minority();
+                let first = if is_hopeless { now.before(RECONNECT_MOST) } else { now };
                 now.since(*self.unreached_since.get_or_insert(first)) < RECONNECT_MOST
             }
             _ => false,

@@ -13,7 +13,9 @@ use rustix::process::Signal;
 
 use super::ADDRESS;
 use super::protocol::{Answer, Command, Held, Patience};
-use crate::harness::{Harness, block_on};
+use fencepost_core::block_on;
+
+use crate::harness::Harness;
 use crate::history::Hold;
 
 /// Serves the case that started this process; does nothing if none has.

@@ -14,8 +14,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost::block_on;
 use fencepost::{Clock, ErrorKind, Lease, Lock, LockName, Moment, Result, Status, release_all, until};
-use futures_executor::block_on;
 
 use acquire::Waited;
 use journal::{Journal, Reporter};

@@ -1,0 +1,55 @@
+//! Measures fencepost and the bare floor, the fewest commands that any client must send, in turns and in one run.
+//!
+//! The machine's noise hits both, so only the ratios mean something. Each is given with its spread over the rounds.
+//! `cargo xtask bench` builds and runs it; `--json` prints the figures for machines.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that measures prints what it has measured"
+)]
+
+mod floor;
+mod measure;
+mod redis;
+mod redlock;
+
+use std::process::ExitCode;
+
+use measure::Figure;
+
+type Measure = fn() -> Figure;
+
+/// Each measure, and what it is called by on the command line.
+const MEASURES: &[(&str, Measure)] = &[
+    ("redis-pair", redis::pair),
+    ("redis-distinct", redis::distinct),
+    ("redis-hand-over", redis::hand_over),
+    ("redlock-pair", redlock::pair),
+    ("redlock-hand-over", redlock::hand_over),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let json = arguments.iter().any(|argument| argument == "--json");
+    let wanted: Vec<&String> = arguments.iter().filter(|argument| *argument != "--json").collect();
+    if let Some(unknown) = wanted.iter().find(|name| MEASURES.iter().all(|(known, _)| known != *name)) {
+        let known: Vec<&str> = MEASURES.iter().map(|(name, _)| *name).collect();
+        eprintln!("there is no measure {unknown:?}\nusage: fencepost-bench [--json] [{}]", known.join(" | "));
+        return ExitCode::from(2);
+    }
+    let mut figures = Vec::new();
+    for (name, measure) in MEASURES {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            let figure = measure();
+            if !json {
+                println!("{figure}");
+            }
+            figures.push(figure);
+        }
+    }
+    if json {
+        println!("{}", serde_json::to_string_pretty(&figures).expect("figures can be written as JSON"));
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,88 @@
+//! One Redis.
+
+use fencepost_core::{Clock, Lock, Locks};
+use fencepost_redis::RedisBackend;
+use fencepost_testkit::block_on;
+use fencepost_testkit::servers::RedisServer;
+use futures_util::future::join_all;
+
+use crate::floor::Bare;
+use crate::measure::{Figure, in_turns, median_micros, median_micros_of, on_one_core, per_second};
+
+fn locks(server: &RedisServer) -> Locks {
+    let url = format!("{}?quarantine=off", server.url()).parse().expect("the server has a URL");
+    Locks::new(RedisBackend::from_url(&url, Clock::system()).expect("the URL names a server"))
+}
+
+/// Acquires and releases.
+pub(crate) async fn once(lock: &Lock) {
+    let lease = lock.acquire().await.expect("nobody else wants it");
+    lease.release().await.expect("it is held");
+}
+
+/// One lock, taken and given back again and again, on one core.
+pub(crate) fn pair() -> Figure {
+    on_one_core(|| {
+        let server = RedisServer::start();
+        let mut bare = Bare::new(&server);
+        let lock = locks(&server).lock("pair").expect("a name");
+        let floor = || median_micros(2_000, || bare.pair());
+        let ours = || block_on(median_micros_of(2_000, || once(&lock)));
+        in_turns("redis: acquire and release", "µs", floor, ours)
+    })
+}
+
+/// How many tasks work at once.
+pub(crate) const TASKS: usize = 64;
+
+/// As many locks as tasks, all under way at once.
+pub(crate) fn distinct() -> Figure {
+    const TIMES: usize = 200;
+    let server = RedisServer::start();
+    let mut bare = Bare::new(&server);
+    let locks = locks(&server);
+    let all: Vec<Lock> = (0..TASKS).map(|lock| locks.lock(&format!("lock{lock}")).expect("a name")).collect();
+    let clock = Clock::system();
+    let floor = || {
+        let began = clock.now();
+        bare.pipelined(TASKS, TIMES);
+        per_second(TASKS * TIMES, clock.now().since(began))
+    };
+    let ours = || {
+        let began = clock.now();
+        block_on(join_all(all.iter().map(|lock| async move {
+            for _ in 0..TIMES {
+                once(lock).await;
+            }
+        })));
+        per_second(TASKS * TIMES, clock.now().since(began))
+    };
+    in_turns("redis: 64 tasks on distinct locks", "1/s", floor, ours)
+}
+
+/// One lock that goes round among all tasks.
+pub(crate) fn hand_over() -> Figure {
+    const TIMES: usize = 200;
+    let server = RedisServer::start();
+    let mut bare = Bare::new(&server);
+    let locks = locks(&server);
+    let clock = Clock::system();
+    let floor = || {
+        let began = clock.now();
+        bare.passed_on(TASKS, TASKS * TIMES);
+        per_second(TASKS * TIMES, clock.now().since(began))
+    };
+    in_turns("redis: hand-over among 64 waiters", "1/s", floor, || hand_overs(&locks, &clock, TIMES))
+}
+
+/// How many owner changes a second there are when each of all tasks takes the lock so often.
+pub(crate) fn hand_overs(locks: &Locks, clock: &Clock, times: usize) -> f64 {
+    let began = clock.now();
+    let lock = locks.lock("one").expect("a name");
+    block_on(join_all((0..TASKS).map(|_| async {
+        for _ in 0..times {
+            once(&lock).await;
+        }
+    })));
+    per_second(TASKS * times, clock.now().since(began))
+}

@@ -1,0 +1,42 @@
+//! Redlock, on five servers.
+
+use fencepost_core::{Clock, Locks};
+use fencepost_redis::redlock::RedlockBackend;
+use fencepost_testkit::block_on;
+use fencepost_testkit::servers::RedisServer;
+
+use crate::floor::{Bare, quorum_pair};
+use crate::measure::{Figure, in_turns, median_micros, median_micros_of, per_second};
+use crate::redis::{TASKS, hand_overs, once};
+
+fn locks(servers: &[RedisServer]) -> Locks {
+    let nodes: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let url = format!("redlock://{}?max_ttl=60s", nodes.join(","));
+    let url = format!("{url}&quarantine=off").parse().expect("the servers have a URL");
+    Locks::new(RedlockBackend::from_url(&url, Clock::system()).expect("the URL names servers"))
+}
+
+/// One lock, taken with its token and given back; the floor has one phase and no token.
+pub(crate) fn pair() -> Figure {
+    let servers = RedisServer::start_several(5);
+    let mut bare: Vec<Bare> = servers.iter().map(Bare::new).collect();
+    let lock = locks(&servers).lock("pair").expect("a name");
+    let floor = || median_micros(500, || quorum_pair(&mut bare));
+    let ours = || block_on(median_micros_of(500, || once(&lock)));
+    in_turns("redlock: acquire and release, 5 nodes", "µs", floor, ours)
+}
+
+/// One lock that goes round among all tasks; the floor takes it again and again alone, as if being told cost nothing.
+pub(crate) fn hand_over() -> Figure {
+    const TIMES: usize = 20;
+    let servers = RedisServer::start_several(5);
+    let mut bare: Vec<Bare> = servers.iter().map(Bare::new).collect();
+    let locks = locks(&servers);
+    let clock = Clock::system();
+    let floor = || {
+        let began = clock.now();
+        (0..TASKS * TIMES).for_each(|_| quorum_pair(&mut bare));
+        per_second(TASKS * TIMES, clock.now().since(began))
+    };
+    in_turns("redlock: hand-over among 64 waiters", "1/s", floor, || hand_overs(&locks, &clock, TIMES))
+}
