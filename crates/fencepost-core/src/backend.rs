@@ -43,7 +43,8 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// has run out.
     ///
     /// # Errors
-    /// `Contended` when it is held and the wait is over; `Indeterminate` when the store may have granted it.
+    /// `Contended` when it is held and the wait is over; `Indeterminate` when the store may have granted it; `Unavailable`
+    /// when it cannot be reached: at once, or, where it could be before, after about five seconds of trying.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Box<dyn Claim>>;
 
     /// Looks at one lock, changing nothing.

@@ -85,6 +85,12 @@ impl Cadence {
         tried_at.after(self.period)
     }
 
+    /// How much earlier the first renewal is than [`next`](Self::next) would have it: less than half a period, by a `share` of
+    /// the lease's own. Leases that were acquired in one burst are then not renewed in one for ever.
+    pub fn head_start(self, share: u16) -> Duration {
+        self.period / 2 * u32::from(share) / (u32::from(u16::MAX) + 1)
+    }
+
     /// When a try that begins at `now` is given up.
     pub fn give_up_at(self, now: Moment) -> Moment {
         now.after(self.period / 2)
@@ -124,6 +130,15 @@ mod tests {
             let deadline = Deadline::of(sent, Some(ttl)).moment().unwrap();
             prop_assert!(deadline >= sent && deadline <= sent.after(ttl));
             prop_assert!(ttl < Duration::from_millis(3) || deadline < sent.after(ttl));
+        }
+
+        #[test]
+        fn head_start_is_less_than_half_a_period_and_grows_with_the_share(ttl_ms in 100..3_600_000_u64, share in 1..=u16::MAX) {
+            let ttl = Duration::from_millis(ttl_ms);
+            let cadence = Cadence::new(ttl, default_grace(ttl));
+            prop_assert!(cadence.head_start(share) < cadence.period / 2);
+            prop_assert!(cadence.head_start(share) >= cadence.head_start(share - 1));
+            prop_assert_eq!(cadence.head_start(0), Duration::ZERO);
         }
 
         #[test]

@@ -68,6 +68,14 @@ impl Keeper {
         keeper
     }
 
+    /// Renews for the first time earlier, by a `share` of the lease's own.
+    pub(crate) fn spread(mut self, share: u16) -> Self {
+        if let (Phase::Resting(Some(at)), Some(cadence)) = (self.phase, self.cadence) {
+            self.phase = Phase::Resting(Some(at.before(cadence.head_start(share))));
+        }
+        self
+    }
+
     /// Until when the holder may believe in its lease.
     pub(crate) fn deadline(&self) -> Deadline {
         self.deadline
@@ -166,6 +174,26 @@ mod tests {
         let Action::Wait(Some(first)) = keeper.step(at(1), Event::Woke) else { panic!("it waits") };
         assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
         assert!(first < at(2_000));
+    }
+
+    #[test]
+    fn leases_of_one_burst_are_renewed_apart_from_each_other() {
+        let renewed: Vec<Moment> = [0, 0x4000, 0x8000, 0xc000]
+            .map(|share| {
+                let mut keeper = Keeper::new(at(0), term(0), None).spread(share);
+                let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
+                assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
+                let renewed =
+                    keeper.step(first, Event::Renewed(Renewal { ttl: Some(TTL), counted_from: first }));
+                let Action::Wait(Some(next)) = renewed else { panic!("it waits") };
+                assert_eq!(next.since(first), TTL * 3 / 16, "and then at the period");
+                first
+            })
+            .into();
+        assert_eq!(
+            renewed,
+            [1_500_000, 1_312_500, 1_125_000, 937_500].map(|micros| Moment::from_nanos(micros * 1_000))
+        );
     }
 
     #[test]

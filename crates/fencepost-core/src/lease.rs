@@ -58,7 +58,8 @@ impl Lease {
     ) -> Self {
         let grant = claim.grant().clone();
         let term = Renewal { ttl: grant.ttl, counted_from: grant.counted_from };
-        let keeper = Keeper::new(clock.now(), term, grace);
+        let [.., high, low] = grant.holder.to_bytes();
+        let keeper = Keeper::new(clock.now(), term, grace).spread(u16::from_be_bytes([high, low]));
         let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline()));
         let (release, released) = oneshot::channel();
         let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };

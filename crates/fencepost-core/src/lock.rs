@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 
 use crate::backend::{AcquireRequest, Backend, LockState, Revoked, Wait};
 use crate::error::{Error, ErrorKind, Result};
@@ -338,7 +338,8 @@ impl Lock {
         if let Some(longest) = profile.longest_ttl.filter(|longest| self.ttl > *longest) {
             let what =
                 format!("a ttl of {:?} is more than the {longest:?} that {} gives", self.ttl, self.locks);
-            return refuse(ErrorKind::InvalidArgument, what);
+            let error = Error::new(ErrorKind::InvalidArgument, "acquire the lock", what);
+            return Err(error.hint("ask for a shorter one, or raise max_ttl in the URL"));
         }
         if self.at_least.is_some() && !profile.rest {
             let what = format!("{} cannot keep a lock taken after its release", profile.backend);
@@ -380,14 +381,12 @@ async fn acquire_beside(held: &[(usize, Lease)], next: impl Future<Output = Resu
     }
 }
 
-/// Releases leases in the reverse order of their acquisition. What fails is bounded by the ttl.
+/// Releases leases, all at once. What fails is bounded by the ttl.
 pub async fn release_all(leases: Vec<Lease>) -> Vec<Error> {
-    let mut errors = Vec::new();
-    for lease in leases.into_iter().rev() {
+    let release = async |lease: Lease| {
         let lock = lease.lock().clone();
-        if let Err(error) = lease.release().await {
-            errors.push(error.on(&lock));
-        }
-    }
-    errors
+        lease.release().await.err().map(|error| error.on(&lock))
+    };
+    // All at once: a store that does not answer for one must not keep the others taken.
+    join_all(leases.into_iter().rev().map(release)).await.into_iter().flatten().collect()
 }

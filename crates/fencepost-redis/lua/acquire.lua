@@ -20,9 +20,12 @@ local floor = time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
 local token = redis.call('HGET', KEYS[3], 't')
 if not token or #token < #floor or (#token == #floor and token < floor) then
   redis.call('HSET', KEYS[3], 't', floor)
-  -- The record of an idle lock goes after a week: the clock is then far above its token. Once an hour is often enough.
+  -- The record of an idle lock goes after a week: the clock is then far above its token. Once an hour is often enough, and the
+  -- first time when a token that was ahead of the clock is so no more.
   if not token or #token < #floor or string.sub(token, 1, -10) + 3 < string.sub(floor, 1, -10) + 0 then
     redis.call('EXPIRE', KEYS[3], 604800)
+  else
+    redis.call('EXPIRE', KEYS[3], 604800, 'NX')
   end
   token = floor
 else

@@ -21,16 +21,25 @@ local quarantine = math.floor(math.max(tonumber(ARGV[1]), longest) * 1.001) + 50
 
 local id = field('server', 'run_id')
 local record = redis.call('GET', KEYS[1])
-local known, ready, why = string.match(record or '', '^(%w+)|(%d+)|?(.*)$')
+local known, ready, followed_before, why = string.match(record or '', '^(%w+)|(%d+)|(%x*)|(.*)$')
 ready = tonumber(ready)
-if known ~= id then
-  if known then
+-- Whom this server has followed last; all zero where it has followed nobody, or has forgotten whom.
+local followed = string.match(field('replication', 'master_replid2') or '', '^0*(%x*)$')
+if followed == '' then
+  followed = followed_before or ''
+end
+if known ~= id or followed ~= followed_before then
+  if known and known ~= id then
     why = 'it was restarted or a replica took over'
+  elseif known then
+    -- It may have got the record back together with the data of a replica that lacks the last grants.
+    why = 'it was a replica for a while'
   elseif ARGV[2] == '1' or string.find(redis.call('INFO', 'commandstats'), 'cmdstat_flush') then
     why = 'its data was removed'
-  elseif field('server', 'uptime_in_seconds') * 1000 < quarantine then
+  -- It counts the beginnings of seconds, which may be one more than have passed.
+  elseif (field('server', 'uptime_in_seconds') - 1) * 1000 < quarantine then
     why = 'it was started and knows of no lock'
-  elseif string.find(field('replication', 'master_replid2') or '', '[^0]') then
+  elseif followed ~= '' then
     why = 'it took over from another server'
   else
     why = ''
@@ -43,8 +52,11 @@ if known ~= id then
 elseif ready > now + quarantine then
   -- The server's clock has gone back: nobody must wait until it is where it was.
   ready = now + quarantine
+elseif ready > now and longest < tonumber(ARGV[1]) then
+  -- Leases of this client may have been forgotten as well, together with how long they last.
+  ready = now + quarantine
 end
-local learned = id .. '|' .. string.format('%.0f', ready) .. '|' .. why
+local learned = id .. '|' .. string.format('%.0f', ready) .. '|' .. followed .. '|' .. why
 if learned ~= record then
   redis.call('SET', KEYS[1], learned)
 end

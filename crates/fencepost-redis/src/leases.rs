@@ -53,6 +53,10 @@ impl Leases {
         lock(&self.held).insert(holder, held);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.held).is_empty()
+    }
+
     pub(crate) fn remove(&self, holder: HolderId) {
         lock(&self.held).remove(&holder);
     }
@@ -110,12 +114,12 @@ impl Server {
 
     async fn renew_gathered(&self) {
         let mut due = std::mem::take(&mut *lock(&self.shared.leases.due));
-        // Whoever has given up asks again.
-        due.retain(|due| due.outcome.as_ref().is_none_or(|outcome| !outcome.is_canceled()));
         let session = match self.session().await {
             Ok(session) => session,
             Err(error) => return answer(due, |_| Err(error.clone())),
         };
+        // Whoever has given up, also while the server could not be reached, asks again.
+        due.retain(|due| due.outcome.as_ref().is_none_or(|outcome| !outcome.is_canceled()));
         while !due.is_empty() {
             let batch = due.split_off(due.len().saturating_sub(BATCH));
             let server = self.clone();
@@ -174,7 +178,14 @@ impl Server {
         let direction = if step > 0 { "forward" } else { "back" };
         let by = Duration::from_millis(step.unsigned_abs());
         leases.tell_all(&format!("the clock of the server was set {direction} by about {by:?}"));
-        let all = lock(&leases.held).keys().map(|holder| Due { holder: *holder, outcome: None }).collect();
+        self.look_after_all();
+    }
+
+    /// Renews all leases at once. Those that are gone are lost now, and not at their next renewal.
+    pub(crate) fn look_after_all(&self) {
+        let held = lock(&self.shared.leases.held);
+        let all: Vec<Due> = held.keys().map(|holder| Due { holder: *holder, outcome: None }).collect();
+        drop(held);
         self.gather(all, Duration::ZERO);
     }
 }

@@ -21,10 +21,8 @@ pub(crate) async fn look(server: &Server, session: &Session, names: &[LockName])
     keys.extend(all.iter().flat_map(|keys| [&*keys.lock, &*keys.token, &*keys.queue, &*keys.waiters]));
     let reply = session.connection.run(&script::INSPECT, &keys, &[]).await;
     let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
-    let [now, _, locks @ ..] = reply.list() else { return Err(unexpected("inspect.lua", &reply)) };
-    let left = session.incarnation.ready_at_ms - now.number().unwrap_or_default();
-    let is_quarantined = server.options().has_quarantine && left > 0;
-    let quarantine = is_quarantined.then(|| Duration::from_millis(left.unsigned_abs()));
+    let [now, record, locks @ ..] = reply.list() else { return Err(unexpected("inspect.lua", &reply)) };
+    let quarantine = quarantine(server, session, now.number().unwrap_or_default(), record.text());
     Ok(names.iter().zip(locks).map(|(name, lock)| state(name, lock.list(), quarantine)).collect())
 }
 
@@ -56,15 +54,34 @@ pub(crate) async fn names(session: &Session, prefix: &NamePrefix) -> Result<Vec<
     Ok(names)
 }
 
-fn state(name: &LockName, seen: &[Reply], quarantine: Option<Duration>) -> LockState {
+/// The server grants nothing.
+#[derive(Clone, Copy)]
+struct Quarantine {
+    /// For how long, where that is known.
+    left: Option<Duration>,
+}
+
+/// Whether the server is in quarantine. Where its record is not the one that was learned, whoever acquires next begins one.
+fn quarantine(server: &Server, session: &Session, now: i64, record: Option<&str>) -> Option<Quarantine> {
+    if !server.options().has_quarantine {
+        return None;
+    }
+    if record != Some(&session.incarnation.record) {
+        return Some(Quarantine { left: None });
+    }
+    let left = session.incarnation.ready_at_ms - now;
+    (left > 0).then(|| Quarantine { left: Some(Duration::from_millis(left.unsigned_abs())) })
+}
+
+fn state(name: &LockName, seen: &[Reply], quarantine: Option<Quarantine>) -> LockState {
     let mut state = LockState::free(name.clone());
     let [record, left, _, waiters] = seen else { return state };
     state.waiters = waiters.list().chunks_exact(2).map(waiter).collect();
     let record = record.text().and_then(Record::read);
     let Some(record) = record.filter(|record| record.state != State::Reserved) else {
-        if let Some(left) = quarantine {
+        if let Some(Quarantine { left }) = quarantine {
             state.status = Status::Quarantined;
-            state.remaining = Some(left);
+            state.remaining = left;
         }
         return state;
     };

@@ -137,6 +137,8 @@ impl<'a> Attempt<'a> {
         let mut unreached_since = None;
         loop {
             let Some(session) = self.session(&mut unreached_since).await? else { continue };
+            // What was heard until now is answered by asking.
+            while attended.as_mut().is_some_and(|attended| attended.heard.try_recv().is_ok()) {}
             let answer = match self.ask(&session).await {
                 Ok(answer) => answer,
                 Err(error) if error.kind() == ErrorKind::Unavailable && !session.connection.is_open() => {
@@ -148,7 +150,10 @@ impl<'a> Attempt<'a> {
             unreached_since = None;
             match answer {
                 Answer::Granted { token, counted_from } => {
+                    // Granted and yet no lease: where the replicas fail, it is given back before the caller hears of it.
+                    self.is_in_doubt = true;
                     self.replicate(&session).await?;
+                    self.is_in_doubt = false;
                     return Ok(self.claim(&session, token, counted_from));
                 }
                 Answer::Busy { free_in, is_first } => {
@@ -156,21 +161,49 @@ impl<'a> Attempt<'a> {
                     let Some(attended) = &mut attended else { return Err(contended("it is held")) };
                     self.wait_for_turn(attended, is_first.then_some(free_in)).await?;
                 }
-                Answer::Quarantined(left) => self.sit_out(&session, left).await?,
-                Answer::Forgot => drop(self.server.granting().learn_anew(&session).await?),
+                Answer::Quarantined(left) => {
+                    // Where the server's clock has gone back, what was learned is too late.
+                    let learned = self.learn_anew(&session, &mut unreached_since).await?;
+                    if learned.is_some_and(|anew| anew.incarnation.record == session.incarnation.record) {
+                        self.sit_out(&session, left).await?;
+                    }
+                }
+                Answer::Forgot => drop(self.learn_anew(&session, &mut unreached_since).await?),
             }
+        }
+    }
+
+    /// What the server is now; `None` where it cannot be reached and is worth another try.
+    async fn learn_anew(
+        &self,
+        session: &Session,
+        unreached_since: &mut Option<Moment>,
+    ) -> Result<Option<Session>> {
+        match self.server.granting().learn_anew(session).await {
+            Err(error) if !session.connection.is_open() => {
+                self.may_go_on(unreached_since, error).map(|()| None)
+            }
+            outcome => outcome.map(Some),
         }
     }
 
     /// A session to ask on; `None` where it is worth another try.
     async fn session(&self, unreached_since: &mut Option<Moment>) -> Result<Option<Session>> {
-        match self.server.granting().session().await {
+        match self.reach().await {
             Ok(session) => Ok(Some(session)),
             Err(error) if error.kind() == ErrorKind::Unavailable && self.asked_on.is_some() => {
                 self.may_go_on(unreached_since, error).map(|()| None)
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn reach(&self) -> Result<Session> {
+        // A waiter is told of its turn on the link of the process, which must listen before the queue is joined.
+        if self.request.wait != Wait::No {
+            self.server.session().await?;
+        }
+        self.server.granting().session().await
     }
 
     /// Whether to go on although the server cannot be reached: for a while, where it could be before.

@@ -48,6 +48,7 @@ pub(crate) struct Server {
 }
 
 pub(crate) struct Shared {
+    own: Weak<Self>,
     pub(crate) clock: Clock,
     pub(crate) options: Options,
     /// What this process is known by on the server.
@@ -88,6 +89,7 @@ impl Server {
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             link.listen(Weak::<Shared>::clone(weak));
             Shared {
+                own: Weak::clone(weak),
                 clock,
                 options,
                 process,
@@ -117,6 +119,16 @@ impl Server {
     /// The session for everything but grants.
     pub(crate) async fn session(&self) -> Result<Session> {
         self.shared.link.session().await
+    }
+
+    /// Connects again as long as there are leases: their holders are to be told at once when one is taken away. What has happened
+    /// meanwhile is asked for.
+    async fn stay_in_touch(self) {
+        while !self.shared.leases.is_empty() {
+            if self.session().await.is_ok() {
+                return self.look_after_all();
+            }
+        }
     }
 
     /// Puts a waiter on the list of those who are told, until the result is dropped.
@@ -171,6 +183,10 @@ impl Listener for Shared {
         self.server_clock.forget();
         for waiting in lock(&self.waiters).waiting.values() {
             drop(waiting.notes.unbounded_send(Note::AskAgain));
+        }
+        if let Some(shared) = self.own.upgrade().filter(|shared| !shared.leases.is_empty()) {
+            let server = Server { shared };
+            self.clock.serve(async move { server.stay_in_touch().await });
         }
     }
 }

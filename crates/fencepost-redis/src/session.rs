@@ -185,7 +185,12 @@ impl Link {
             connection: session.connection.clone(),
             incarnation: Arc::new(read_incarnation(&reply)?),
         };
-        *lock(&self.state) = State::Up(session.clone());
+        // Where the connection has broken meanwhile, somebody may be waiting for the next one already.
+        if let State::Up(current) = &mut *lock(&self.state)
+            && current.connection.is(&session.connection)
+        {
+            current.clone_from(&session);
+        }
         Ok(session)
     }
 
@@ -336,12 +341,21 @@ pub(crate) fn refuse(reply: Reply) -> Result<Reply> {
 /// What a refusal of the server means.
 pub(crate) fn refused(what: &str) -> Error {
     let code = what.split([' ', ':']).next().unwrap_or_default();
+    if what.contains("DB index is out of range") {
+        return Error::new(ErrorKind::InvalidArgument, "use the URL", format!("Redis says: {what}"));
+    }
     let kind = match code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
         "LOADING" | "BUSY" | "READONLY" | "MASTERDOWN" | "OOM" | "MISCONF" | "NOREPLICAS" | "UNKILLABLE" => {
             ErrorKind::Unavailable
         }
-        _ if what.contains("NOPERM") || what.contains("ACL") => ErrorKind::Denied,
+        // What a script may not do is refused in other words than a command.
+        _ if ["NOPERM", "ACL", "The user executing the script can't"]
+            .iter()
+            .any(|words| what.contains(words)) =>
+        {
+            ErrorKind::Denied
+        }
         _ if ["READONLY", "OOM ", "MISCONF", "NOREPLICAS"].iter().any(|code| what.contains(code)) => {
             ErrorKind::Unavailable
         }

@@ -18,7 +18,7 @@ fn tree(trap: &str) -> String {
     format!("sh -c {quoted} & setsid sh -c '(sh -c \"$0\" &) ; exit' {quoted} & {work}")
 }
 
-fn start_tree(home: &Home, args: &[&str], trap: &str) -> (Running, Vec<i32>) {
+pub(crate) fn start_tree(home: &Home, args: &[&str], trap: &str) -> (Running, Vec<i32>) {
     home.write("tree", &tree(trap));
     let run = home.start(args.iter().copied().chain(["demo", "--", "sh", "tree"]));
     eventually("three processes", || home.read("pids").lines().count() >= 3);
@@ -26,7 +26,7 @@ fn start_tree(home: &Home, args: &[&str], trap: &str) -> (Running, Vec<i32>) {
     (run, pids)
 }
 
-fn last_act(home: &Home) -> u64 {
+pub(crate) fn last_act(home: &Home) -> u64 {
     home.read("log").lines().filter_map(|line| line.parse().ok()).max().unwrap()
 }
 

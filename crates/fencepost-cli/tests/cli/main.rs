@@ -6,6 +6,7 @@ mod faults;
 mod files;
 mod look;
 mod pty;
+mod redis;
 mod run;
 mod signals;
 mod support;

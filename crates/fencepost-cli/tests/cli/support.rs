@@ -20,11 +20,17 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// A home directory, a state directory and a working directory that nobody else uses.
 pub(crate) struct Home {
     directory: tempfile::TempDir,
+    backend: Option<String>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap(), backend: None }
+    }
+
+    /// A home whose locks are at this URL, unless a command line says otherwise.
+    pub(crate) fn on(url: &str) -> Self {
+        Self { backend: Some(url.to_owned()), ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -49,6 +55,7 @@ impl Home {
         command.env_clear().current_dir(self.directory.path()).stdin(Stdio::null());
         command.env("PATH", path_with_fencepost()).env("HOME", self.directory.path()).env("USER", "tester");
         command.env("XDG_STATE_HOME", self.path("state")).env("XDG_CONFIG_HOME", self.path("config"));
+        command.envs(self.backend.iter().map(|url| ("FENCEPOST_BACKEND", url)));
         command
     }
 

@@ -69,9 +69,11 @@ async fn persistently(locks: &[Lock], patience: Wait, printer: Printer) -> Resul
             Err(error) if error.kind() == ErrorKind::Unavailable => error,
             outcome => return outcome,
         };
-        // A wait that went well for a while is no failure; the first one after it counts anew.
-        let waited_well = clock.now().since(tried_at) >= UNREACHABLE_FOR;
-        let first = failing_since.filter(|_| !waited_well);
+        // A backend that loses touch while it waits has tried for as long itself, and kept its place.
+        if clock.now().since(tried_at) >= UNREACHABLE_FOR {
+            return Err(error);
+        }
+        let first = failing_since;
         let since = first.unwrap_or_else(|| clock.now());
         let give_up_at = since.after(UNREACHABLE_FOR);
         // Without a thread for timers there is nothing to wait with.

@@ -11,11 +11,13 @@ mod watch;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost::block_on;
-use fencepost::{Clock, ErrorKind, Lease, Lock, LockName, Moment, Result, Status, release_all, until};
+use fencepost::{
+    Clock, Error, ErrorKind, Lease, Lock, LockName, Moment, Result, Status, block_on, release_all, until,
+};
 
 use acquire::Waited;
 use journal::{Journal, Reporter};
@@ -24,7 +26,7 @@ use plan::Plan;
 use watch::{Watch, earliest};
 
 use crate::args::{Global, OnLost, Run};
-use crate::child::{GiveBack, Guardian, Inbox, Signals, Start, Terminal, ToGuardian};
+use crate::child::{Asks, GiveBack, Guardian, Heard, Inbox, Signals, Start, Terminal, ToGuardian, meaning};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -51,8 +53,15 @@ fn prepare(global: &Global, args: &Run, printer: Printer) -> Result<(Plan, Journ
     Ok((plan, journal))
 }
 
-/// How long the end of a run waits for the clean-up of a wait that was ended.
-const SETTLE_MOST: Duration = Duration::from_secs(2);
+/// How long the end of a run waits for the clean-up of a wait that was ended. With a backend that is silent, Ctrl-C and the
+/// end of `--wait` take that long.
+const SETTLE_MOST: Duration = Duration::from_millis(500);
+
+/// How long the end of a run asks who has the locks.
+const EXPLAIN_MOST: Duration = Duration::from_millis(500);
+
+/// How long a release may still take after a signal.
+const HURRIED_RELEASE_MOST: Duration = Duration::from_millis(250);
 
 /// One run.
 struct Job<'a> {
@@ -103,7 +112,7 @@ impl Job<'_> {
                 Watch { stop_at, grace, ..watch }.run()
             }
         };
-        let ending = self.release(leases, ending);
+        let ending = self.release(inbox, leases, ending);
         self.times.held = Some(clock.now().since(granted_at));
         Ok(ending)
     }
@@ -197,13 +206,18 @@ impl Job<'_> {
         ending
     }
 
-    fn explain_failure(&self, error: &fencepost::Error) {
+    fn explain_failure(&self, error: &Error) {
         if error.kind() != ErrorKind::Contended {
             return self.printer.failure(error);
         }
-        let states = block_on(acquire::taken(&self.plan));
-        // It was given back a moment ago; or the store itself has a reason, which nobody's hold explains.
-        if states.iter().all(|state| state.status == Status::Quarantined) {
+        let clock = Clock::system();
+        let give_up_at = Some(clock.now().after(EXPLAIN_MOST));
+        let states = block_on(until(&clock, give_up_at, acquire::taken(&self.plan)));
+        let mut states = states.unwrap_or_default();
+        // Why there is a quarantine, the error says.
+        states.retain(|state| state.status != Status::Quarantined);
+        if states.is_empty() {
+            // It was given back a moment ago.
             self.printer.failure(error);
         }
         for state in states {
@@ -291,9 +305,9 @@ impl Job<'_> {
     }
 
     /// Gives the locks back. A lease that turns out to be lost means that the command may have overlapped.
-    fn release(&mut self, leases: Vec<Lease>, ending: Ending) -> Ending {
+    fn release(&mut self, inbox: &Inbox, leases: Vec<Lease>, ending: Ending) -> Ending {
         let names: Vec<_> = leases.iter().map(|lease| lease.lock().clone()).collect();
-        let errors = block_on(release_all(leases));
+        let errors = released(inbox, leases);
         for (name, grant) in names.iter().zip(self.grants.clone()) {
             let error = errors.iter().find(|error| error.lock() == Some(name));
             let (event, detail) = match error {
@@ -311,5 +325,28 @@ impl Job<'_> {
         }
         let lost = errors.iter().find(|error| error.kind() == ErrorKind::Lost);
         lost.map_or(ending, |error| Ending::lost(outcome::reason(error)))
+    }
+}
+
+/// Gives the locks back, and says what has failed. Whoever then sends a signal does not wait for a backend that is silent.
+fn released(inbox: &Inbox, leases: Vec<Lease>) -> Vec<Error> {
+    let unknown = |lease: &Lease| {
+        let error =
+            Error::new(ErrorKind::Indeterminate, "release the lock", "a signal has ended the wait for it");
+        error.on(lease.lock())
+    };
+    let unknown: Vec<_> = leases.iter().map(unknown).collect();
+    let (mut released, mut give_up_at) = (pin!(release_all(leases)), None);
+    loop {
+        match inbox.next(give_up_at, released.as_mut()) {
+            Ok(Heard::Done(errors)) => return errors,
+            Ok(Heard::Alarm) => return unknown,
+            Ok(Heard::Signal(signal)) if meaning(signal) == Asks::ToEnd => {
+                give_up_at.get_or_insert_with(|| Clock::system().now().after(HURRIED_RELEASE_MOST));
+            }
+            // There is nothing more to hear.
+            Ok(Heard::GuardianGone) | Err(_) => return block_on(released),
+            Ok(Heard::Signal(_) | Heard::Message(_) | Heard::Bell) => {}
+        }
     }
 }

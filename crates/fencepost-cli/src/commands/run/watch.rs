@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
-use fencepost::{Clock, Deadline, Error, Event, Lease, Moment};
+use fencepost::{Clock, Deadline, Error, Event, Lease, LossReason, Moment};
 use futures_util::future::select_all;
 use rustix::process::Pid;
 
@@ -128,13 +128,21 @@ impl Watch<'_> {
     }
 
     fn lose(&mut self, error: Error) {
+        let token = self.token(&error);
         if self.on_lost == OnLost::Stop {
             self.stop(reason(&error));
-            self.printer.error(format_args!("{error}; stopping the command"));
+            self.printer.error(format_args!("{error}{token}; stopping the command"));
         } else {
-            self.printer.error(format_args!("{error}; the command runs on, only a fence protects from it"));
+            let goes_on = "the command runs on, only a fence protects from it";
+            self.printer.error(format_args!("{error}{token}; {goes_on}"));
         }
         self.lost = Some(error);
+    }
+
+    /// The token of the lease that an error is about, for the end of its line.
+    fn token(&self, error: &Error) -> String {
+        let lease = self.leases.iter().find(|lease| error.lock() == Some(lease.lock()));
+        lease.map_or_else(String::new, |lease| format!(", token {}", lease.token()))
     }
 
     fn time_out(&mut self) {
@@ -246,11 +254,11 @@ impl Watch<'_> {
         }
         if let Some(error) = self.leases.iter().find_map(|lease| lease.check().err()) {
             // It was not heard of in time, because the job was stopped or because it has only just happened.
-            self.printer.failure(&error);
+            self.printer.error(format_args!("{error}{}", self.token(&error)));
             return Ending::lost(reason(&error));
         }
         if by_deadline {
-            self.printer.error("the lease could not be renewed in time; the command was stopped");
+            self.printer.error(format_args!("{}; the command was stopped", self.not_renewed()));
             return Ending::lost("deadline");
         }
         match status {
@@ -258,6 +266,14 @@ impl Watch<'_> {
             ExitStatus::Code(code) => Ending::new(Outcome::Ran, Exit(u8::try_from(code).unwrap_or(u8::MAX))),
             ExitStatus::Signal(signal) => Ending::new(Outcome::Ran, Exit::signalled(signal)),
         }
+    }
+
+    /// What is said where the command was ended because the first of the deadlines came near.
+    fn not_renewed(&self) -> String {
+        let first = self.leases.iter().min_by_key(|lease| lease.deadline().moment());
+        let error = Error::lost(LossReason::Deadline, "it could not be renewed in time");
+        let error = first.map_or(error.clone(), |lease| error.on(lease.lock()));
+        format!("{error}{}", self.token(&error))
     }
 
     fn not_started(&self, error: i32) -> Ending {
@@ -272,6 +288,9 @@ impl Watch<'_> {
     }
 
     fn overdue(&mut self) -> Ending {
+        if self.lost.is_none() && !self.timed_out {
+            self.printer.error(self.not_renewed());
+        }
         let ending = self.replaced("deadline", "the guardian has not ended the command in time");
         let is_held = self.lost.is_none() && self.leases.iter().all(|lease| lease.check().is_ok());
         if self.timed_out && is_held { Ending::new(Outcome::TimedOut, Exit::TIMED_OUT) } else { ending }

@@ -1,0 +1,15 @@
+//! What only Redis does, on real servers: losses of data, faults of the network, hand-over, and load.
+
+mod clock;
+mod finality;
+mod hand_over;
+mod load;
+mod network;
+mod quarantine;
+mod replication;
+mod sentinel;
+mod stage;
+#[cfg(feature = "tls")]
+mod tls;
+mod tokens;
+mod waiting;
