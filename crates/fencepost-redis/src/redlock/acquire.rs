@@ -265,7 +265,7 @@ fn reason(why: Why) -> &'static str {
 
 fn words(answer: Answer, error: Option<&Error>) -> String {
     match answer {
-        Answer::Silent => "has not answered".to_owned(),
+        Answer::Silent => "had not answered yet".to_owned(),
         Answer::Unreachable => error.map_or_else(|| "cannot be reached".to_owned(), ToString::to_string),
         Answer::Said(Reply::Granted { .. } | Reply::Acked) => "has granted it".to_owned(),
         Answer::Said(Reply::Busy { remaining: Some(left), .. }) => {
