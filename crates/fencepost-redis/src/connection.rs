@@ -85,7 +85,7 @@ impl Connection {
         is_tls: bool,
         listener: Arc<dyn Listener>,
     ) -> Result<Self> {
-        let transport = Transport::to(&address.host, is_tls)?;
+        let transport = Transport::to(&address.host, is_tls).await?;
         let socket = socket::connect(clock, address).await?;
         let wire = Wire {
             transport,

@@ -40,19 +40,23 @@ fn unreachable(address: &Address, error: io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, "connect", address.to_string()).caused_by(error)
 }
 
-/// The addresses of a host. The system's resolver blocks, so it gets a thread of its own.
+/// The addresses of a host.
 async fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
     if let Ok(ip) = address.host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, address.port)]);
     }
-    let (sender, resolved) = oneshot::channel();
     let (host, port) = (address.host.clone(), address.port);
-    std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
-        let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+    beside(move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect)).await?
+}
+
+/// Does what blocks on a thread of its own.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (sender, done) = oneshot::channel();
+    std::thread::Builder::new().name("fencepost-slow".to_owned()).spawn(move || {
         // Whoever asked may have given up.
-        drop(sender.send(addresses));
+        drop(sender.send(work()));
     })?;
-    resolved.await.unwrap_or_else(|_| Err(io::Error::other("the resolver has ended")))
+    done.await.map_err(|_| io::Error::other("a thread has ended"))
 }
 
 async fn connect_to(clock: &Clock, address: SocketAddr) -> io::Result<Watched<TcpStream>> {
@@ -98,12 +102,19 @@ impl Transport {
     ///
     /// # Errors
     /// `Unsupported` where this build has no TLS, `InvalidArgument` where the host can have no certificate.
-    pub(crate) fn to(host: &str, is_tls: bool) -> Result<Self> {
+    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_async, reason = "TLS has to wait"))]
+    pub(crate) async fn to(host: &str, is_tls: bool) -> Result<Self> {
         if !is_tls {
             return Ok(Self::Plain);
         }
         #[cfg(feature = "tls")]
-        return crate::tls::client(host).map(|client| Self::Tls(Box::new(client)));
+        {
+            let name = host.to_owned();
+            // The first client reads all certificates of the system.
+            let client = beside(move || crate::tls::client(&name)).await;
+            let client = client.map_err(|error| crate::session::unavailable(error.to_string()))?;
+            client.map(|client| Self::Tls(Box::new(client)))
+        }
         #[cfg(not(feature = "tls"))]
         {
             let what = format!("this build of fencepost has no TLS to talk to {host}");
