@@ -22,8 +22,9 @@ local function hand_over(lock, queue, waiters, now)
       local record = '1|' .. heads[1] .. '||resv|'
       if redis.call('PUBLISH', 'fencepost:p:' .. process, 'turn ' .. heads[1]) > 0 then
         redis.call('SET', lock, record, 'PX', CLAIM_MS)
+        -- A process that is stopped is so with all its waiters.
         local next_process = string.match(entries[2] or '', '^%d+|([^|]*)|')
-        if next_process then
+        if next_process and next_process ~= process then
           redis.call('PUBLISH', 'fencepost:p:' .. next_process, 'next ' .. heads[2])
         end
         return record
