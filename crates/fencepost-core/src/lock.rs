@@ -383,10 +383,11 @@ async fn acquire_beside(held: &[(usize, Lease)], next: impl Future<Output = Resu
 
 /// Releases leases, all at once. What fails is bounded by the ttl.
 pub async fn release_all(leases: Vec<Lease>) -> Vec<Error> {
-    let release = async |lease: Lease| {
-        let lock = lease.lock().clone();
-        lease.release().await.err().map(|error| error.on(&lock))
-    };
     // All at once: a store that does not answer for one must not keep the others taken.
-    join_all(leases.into_iter().rev().map(release)).await.into_iter().flatten().collect()
+    join_all(leases.into_iter().rev().map(release_one)).await.into_iter().flatten().collect()
+}
+
+async fn release_one(lease: Lease) -> Option<Error> {
+    let lock = lease.lock().clone();
+    lease.release().await.err().map(|error| error.on(&lock))
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ impl Executor {
 
     /// Tells whoever has the tasks to look again. Costs a system call only where it sleeps.
     pub(crate) fn ring(&self) {
-        let before = self.state.swap(RUNG, Ordering::AcqRel);
+        let before = self.state.swap(RUNG, Ordering::SeqCst);
         if let Some(watch) = self.watch.as_ref().filter(|_| before == SLEEPS) {
             watch.wake();
         }
@@ -164,13 +164,12 @@ impl Executor {
 
     /// The tasks, for whoever is to work them off now.
     pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.try_lock().unwrap_or_else(|_| {
+        let tasks = self.tasks.try_lock();
+        if let (Err(TryLockError::WouldBlock), Some(watch)) = (&tasks, &self.watch) {
             // Somebody sleeps with them.
-            if let Some(watch) = &self.watch {
-                watch.wake();
-            }
-            lock(&self.tasks)
-        })
+            watch.wake();
+        }
+        tasks.unwrap_or_else(|_| lock(&self.tasks))
     }
 
     /// Works off what can be, and then sleeps until there is more to do, unless `is_awaited` says that there is elsewhere.
@@ -181,7 +180,8 @@ impl Executor {
         is_awaited: impl Fn() -> bool,
     ) {
         let Some(watch) = &self.watch else { return };
-        self.state.store(WORKS, Ordering::Release);
+        // A swap, so that what was written before a ring is seen after it.
+        self.state.swap(WORKS, Ordering::SeqCst);
         self.run_ready(&mut tasks.running, &Waker::from(Arc::clone(self)));
         self.timers.fire(Clock::system().now());
         let next = self.timers.next();
@@ -191,12 +191,12 @@ impl Executor {
             tasks.alarm = next;
         }
         // What has rung since the store above has something to do that was perhaps not seen.
-        let rested = self.state.compare_exchange(WORKS, SLEEPS, Ordering::AcqRel, Ordering::Acquire);
+        let rested = self.state.compare_exchange(WORKS, SLEEPS, Ordering::SeqCst, Ordering::SeqCst);
         // The clock may have been shifted while the process was stopped: the alarm is then set anew.
         if rested.is_ok() && !is_awaited() && watch.sleep(most) != Slept::Woken {
             tasks.alarm = None;
         }
-        self.state.store(WORKS, Ordering::Release);
+        self.state.swap(WORKS, Ordering::SeqCst);
     }
 
     /// The life of the background thread.

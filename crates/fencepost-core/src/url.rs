@@ -85,6 +85,11 @@ impl BackendUrl {
     pub fn accept_options(&self, known: &[&str]) -> Result<()> {
         let mut seen = Vec::new();
         for (option, _) in self.options() {
+            if option.contains('@') {
+                // It may be the end of a password.
+                let what = "a ? before the host begins the options";
+                return Err(self.wrong(what).hint("write a ? in a password as %3F"));
+            }
             if !known.contains(&option) {
                 // Options for fencepost's own tests are not offered to users.
                 let offered: Vec<_> =

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -46,6 +46,8 @@ pub(crate) enum Slept {
 struct Listeners {
     reader: Mutex<Option<Waker>>,
     writer: Mutex<Option<Waker>>,
+    /// Whether the peer sends nothing any more.
+    has_ended: AtomicBool,
 }
 
 /// The numbers of the bell and the alarm, which nobody listens to: they only end the sleep.
@@ -100,6 +102,9 @@ impl Watch {
 impl Listeners {
     fn hear(&self, flags: EventFlags) {
         let ended = EventFlags::HUP | EventFlags::ERR;
+        if flags.intersects(EventFlags::RDHUP | ended) {
+            self.has_ended.store(true, Ordering::Release);
+        }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP | ended) {
             wake(&self.reader);
         }
@@ -150,6 +155,12 @@ impl<T: AsFd> Watched<T> {
     /// What is watched.
     pub fn inner(&self) -> &T {
         &self.io
+    }
+
+    /// Whether the peer sends nothing any more, so that what is read comes to its end. The end itself is told only once: whoever
+    /// stops reading at a buffer that was not filled must look here.
+    pub fn has_ended(&self) -> bool {
+        self.listeners.has_ended.load(Ordering::Acquire)
     }
 
     /// Reads by `read`; where that would block, `context` is woken when it is worth another try.

@@ -36,5 +36,5 @@ else
   redis.call('PERSIST', KEYS[3])
   token = redis.call('HGET', KEYS[3], 't')
 end
-write_record(time, now, token)
+write_record(time, now, token, true)
 return {'OK', token, now}

@@ -7,26 +7,44 @@
 --       10 the waiter: who stands in the queue and whom the lock is reserved for, whichever holder ids its attempts have
 -- time, now: the server's time as TIME says it, and in milliseconds.
 -- Result: a refusal, or nothing; then the token that the holder has the lock with already, if it does.
---         A refusal is {'BUSY', ms until it is free if nothing is done, place, rank, now ms}, {'QUARANTINE', ms left},
---         {'FORGOT'} or {'CANCELLED'}.
+--         A refusal is {'BUSY', ms until it is free if nothing is done, place, rank, now ms, 1 where a holder has it whose token
+--         is not written yet or else 0}, {'QUARANTINE', ms left}, {'FORGOT'} or {'CANCELLED'}.
+
+-- The place behind everybody else's.
+local function next_place()
+  local place = redis.call('HINCRBY', KEYS[3], 'q', 1)
+  if place == 1 then
+    -- The record is new, or has expired under a lease that has lasted for more than a week.
+    local last = redis.call('ZREVRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]
+    if last then
+      place = last + 1
+      redis.call('HSET', KEYS[3], 'q', string.format('%.0f', place))
+    end
+    if redis.call('HEXISTS', KEYS[3], 't') == 0 then
+      redis.call('EXPIRE', KEYS[3], 604800)
+    end
+  end
+  return place
+end
+
 local function enter(time, now)
-  local known = redis.call('MGET', KEYS[1], KEYS[2])
+  local known = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
   if known[1] ~= ARGV[1] then
     return {'FORGOT'}
   end
   if now < tonumber(ARGV[2]) then
     return {'QUARANTINE', tonumber(ARGV[2]) - now}
   end
-  local held = known[2]
-  if not held and redis.call('EXISTS', KEYS[4], KEYS[6]) == 0 then
-    return
-  end
-  if redis.call('EXISTS', KEYS[6]) == 1 then
+  if known[3] then
     return {'CANCELLED'}
   end
-  held = held or hand_over(KEYS[2], KEYS[4], KEYS[5], now)
+  local held = known[2]
   if not held then
-    return
+    -- Its holder has not given it back, or its reservation is over: those who wait come first.
+    held = redis.call('EXISTS', KEYS[4]) == 1 and hand_over(KEYS[2], KEYS[4], KEYS[5], now)
+    if not held then
+      return
+    end
   end
   local holder, token, state = string.match(held, '^1|(%x*)|(%d*)|(%a+)|')
   if holder == ARGV[3] and state == 'held' then
@@ -37,12 +55,16 @@ local function enter(time, now)
   end
   local place, rank = '', 0
   if ARGV[8] ~= '0' then
-    place = redis.call('ZSCORE', KEYS[4], ARGV[10])
-    if not place then
-      place = ARGV[9] ~= '' and ARGV[9] or redis.call('HINCRBY', KEYS[3], 'q', 1)
+    local since
+    if ARGV[9] ~= '' then
+      -- It has been here before.
+      place = redis.call('ZSCORE', KEYS[4], ARGV[10])
+      since = string.match(redis.call('HGET', KEYS[5], ARGV[10]) or '', '^%d+|[^|]*|(%d+)|')
+    end
+    if ARGV[9] == '' or not place then
+      place = ARGV[9] ~= '' and ARGV[9] or next_place()
       redis.call('ZADD', KEYS[4], place, ARGV[10])
     end
-    local since = string.match(redis.call('HGET', KEYS[5], ARGV[10]) or '', '^%d+|[^|]*|(%d+)|')
     since = since or time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
     local alive_until = string.format('%.0f', now + ARGV[8])
     redis.call('HSET', KEYS[5], ARGV[10], alive_until .. '|' .. ARGV[6] .. '|' .. since .. '|' .. ARGV[7])
@@ -50,14 +72,16 @@ local function enter(time, now)
     redis.call('PEXPIRE', KEYS[5], ARGV[8] * 2)
     rank = redis.call('ZRANK', KEYS[4], ARGV[10])
   end
-  return {'BUSY', redis.call('PTTL', KEYS[2]), tostring(place), rank, now}
+  local is_attempt = state == 'held' and token == '' and 1 or 0
+  return {'BUSY', redis.call('PTTL', KEYS[2]), tostring(place), rank, now, is_attempt}
 end
 
--- Writes the lock's record, with an expiry by the same command.
-local function write_record(time, now, token)
+-- Writes the lock's record, with an expiry by the same command: the ttl, or where the holder is certain the time for which it is to be
+-- kept if that is longer.
+local function write_record(time, now, token, is_certain)
   local keep, rest = tonumber(ARGV[4]), '0'
   if ARGV[5] ~= '0' then
-    keep = math.max(keep, tonumber(ARGV[5]))
+    keep = is_certain and math.max(keep, tonumber(ARGV[5])) or keep
     rest = string.format('%.0f', now + ARGV[5])
   end
   local since = time[1] .. string.rep('0', 6 - #time[2]) .. time[2]

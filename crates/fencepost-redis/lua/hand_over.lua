@@ -1,7 +1,7 @@
 -- What ends a hold does with the lock: reserves it for the first waiter that lives, or leaves it free. Stands before the
 -- scripts that need it.
 --
--- lock, queue, waiters: the keys. now: the server's time in milliseconds. CLAIM_MS: how long a reservation lasts.
+-- lock, queue, waiters: the keys. It publishes on fencepost:p:<process>, a channel of each process. now: the server's time in milliseconds. CLAIM_MS: how long a reservation lasts.
 -- Result: the record of the reservation, or false when the lock is free.
 --
 -- A waiter whose process does not listen any more is passed over at once, because PUBLISH says that nobody received it. One

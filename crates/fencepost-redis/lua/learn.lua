@@ -41,14 +41,15 @@ if known ~= id or followed ~= followed_before then
     why = 'it was started and knows of no lock'
   elseif followed ~= '' then
     why = 'it took over from another server'
+  elseif ARGV[3] == '1' then
+    -- However long it has been up: it may stand in for a node that had granted what others still hold.
+    why = 'it knows of no lock'
   else
     why = ''
   end
   ready = why ~= '' and now + quarantine or now
-  -- Also one that was empty all along: it may stand in for one that had counters.
-  if ARGV[3] == '1' then
-    why = why .. '|unseeded'
-  end
+  -- Only nodes of a quorum look at this. Whoever learns first writes it, since it is seen once.
+  why = why .. '|unseeded'
 elseif ready > now + quarantine then
   -- The server's clock has gone back: nobody must wait until it is where it was.
   ready = now + quarantine
@@ -60,7 +61,7 @@ local learned = id .. '|' .. string.format('%.0f', ready) .. '|' .. followed .. 
 if learned ~= record then
   redis.call('SET', KEYS[1], learned)
 end
-local result = {learned, ready, now, why}
+local result = {learned, ready, now, (string.gsub(why, '|unseeded$', ''))}
 local policy = field('memory', 'maxmemory_policy')
 if policy ~= 'noeviction' and field('memory', 'maxmemory') ~= '0' then
   result[5] = 'its maxmemory-policy is ' .. policy .. ', so it may drop locks and tokens when it is full'

@@ -18,6 +18,6 @@ end
 if held_with then
   redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')
 else
-  write_record(time, now, '')
+  write_record(time, now, '', false)
 end
 return {'GRANT', counter(KEYS[3], KEYS[7], KEYS[8]), now}

@@ -1,7 +1,8 @@
 -- Ends an attempt that got too few nodes, on one of them, and leaves its waiter in the queue.
 --
 -- KEYS: 1 R:l, 2 R:x:<holder>
--- ARGV: 1 holder, 2 how long a request of this holder may still be under way (ms; 0: none is)
+-- ARGV: 1 holder, 2 how long a request of this holder may still be under way (ms; 0: none is);
+--       what follows is for other ways to go
 -- Result: 1
 --
 -- Atomic because a script is; final as cancel.lua is. It hands the lock to nobody: who else has split the vote tries again, and the

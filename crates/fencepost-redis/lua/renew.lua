@@ -2,7 +2,7 @@
 --
 -- KEYS: R:l and R:x:<holder> of each lease in turn
 -- ARGV: of each lease in turn, how its record begins and its ttl (ms)
--- Result: {now ms, then of each lease: 1, or 0 when it is gone, or the reason for which it was taken away}
+-- Result: {now ms, then of each lease: 1, 0 when it is gone, or the reason for which it was taken away (nothing where it was given up)}
 --
 -- Atomic because a script is. GT: an older renewal that was held up on its way never shortens what a newer one promised.
 -- A record that is not there is never made anew: the lock may have been somebody else's meanwhile.

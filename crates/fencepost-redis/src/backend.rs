@@ -56,10 +56,23 @@ impl RedisBackend {
         })
     }
 
-    async fn run(&self, script: &'static Script, keys: &[&str], arguments: &[&str]) -> Result<Reply> {
+    /// Runs a script that changes something.
+    async fn change(
+        &self,
+        operation: &'static str,
+        script: &'static Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Result<Reply> {
         let session = self.server.session().await?;
-        let reply = session.connection.run(script, keys, arguments).await;
-        reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
+        match session.connection.run(script, keys, arguments).await {
+            Ok(reply) => refuse(reply),
+            Err(broken) if broken.was_sent => {
+                let what = format!("{}; the server may have done it", broken.why);
+                Err(Error::new(ErrorKind::Indeterminate, operation, what))
+            }
+            Err(broken) => Err(lost_touch(&broken)),
+        }
     }
 }
 
@@ -103,7 +116,8 @@ impl Backend for RedisBackend {
         let keys = Keys::of(name);
         let for_long = self.server.options().max_ttl.as_millis().to_string();
         let reply = self
-            .run(
+            .change(
+                "revoke the lease",
                 &script::REVOKE,
                 &[&keys.lock, &keys.token, &keys.queue, &keys.waiters, keys.tombstones()],
                 &[&token.to_string(), reason, &for_long],
@@ -118,10 +132,12 @@ impl Backend for RedisBackend {
             return Err(Error::new(ErrorKind::InvalidArgument, "lift the token", what).on(name));
         }
         let below = (to.get() - 1).to_string();
-        self.run(&script::LIFT, &[&Keys::of(name).token], &[&below]).await.map(drop)
+        let keys = Keys::of(name);
+        self.change("lift the token", &script::LIFT, &[&keys.token], &[&below]).await.map(drop)
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
-        claim::release(&self.server, &Keys::of(&handover.lock), handover, false).await
+        // What the process that is gone has sent may still be on its way.
+        claim::release(&self.server, &Keys::of(&handover.lock), handover, true).await
     }
 }

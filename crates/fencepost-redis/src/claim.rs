@@ -1,18 +1,21 @@
 //! A lease on one server.
 
+use std::pin::pin;
+
 use async_trait::async_trait;
-use fencepost_core::{Claim, Descriptor, Error, Grant, Handover, Renewal, Result};
+use fencepost_core::{Claim, Descriptor, Error, ErrorKind, Grant, Handover, Renewal, Result};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
+use crate::connection::Broken;
 use crate::keys::Keys;
 use crate::leases::gone;
 use crate::record;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::Server;
-use crate::session::{lost_touch, refuse};
+use crate::session::{REFUSED_PAUSE, Session, refused};
 
 /// A lock that is held on one server. Dropped without a release it stays taken until its ttl has run out.
 #[derive(Debug)]
@@ -74,17 +77,19 @@ impl Claim for RedisClaim {
     }
 
     async fn release(self: Box<Self>) -> Result<()> {
-        let handover = Handover {
-            lock: self.grant.name.clone(),
-            holder: self.grant.holder,
-            token: self.grant.token,
-            detail: None,
-        };
+        let Grant { name, holder, token, .. } = self.grant.clone();
+        let handover = Handover { lock: name, holder, token, detail: None };
         release(&self.server, &self.keys, &handover, self.is_late).await
     }
 }
 
-/// Gives a lease back, and goes on trying until the server has answered.
+/// Gives a lease back, and goes on trying until the server has done so or has said that it is gone.
+///
+/// # Cancel safety
+/// A dropped call may or may not have given it back.
+///
+/// # Errors
+/// `Lost` when it was not the holder's any more; what a server says that will not change its mind.
 pub(crate) async fn release(server: &Server, keys: &Keys, handover: &Handover, is_late: bool) -> Result<()> {
     let beginning = record::beginning(handover.holder, handover.token);
     let tombstone = keys.tombstone(handover.holder);
@@ -95,22 +100,44 @@ pub(crate) async fn release(server: &Server, keys: &Keys, handover: &Handover, i
         let session = match server.session().await {
             Ok(session) => session,
             // Where it was not sent yet, the caller is told what is wrong; else only the server knows what became of it.
-            Err(error) if !was_sent && error.kind() != fencepost_core::ErrorKind::Unavailable => {
-                return Err(error);
-            }
+            Err(error) if !was_sent && error.kind() != ErrorKind::Unavailable => return Err(error),
             Err(_) => continue,
         };
-        match session.connection.run(&script::RELEASE, &keys, &[&beginning, &for_long]).await {
-            Ok(reply) => match refuse(reply)? {
-                Reply::Integer(1) => return Ok(()),
-                // Our own release, sent once more after its answer was lost.
-                _ if was_sent => return Ok(()),
-                _ => return Err(gone(None).during("release the lock")),
-            },
-            Err(broken) => {
-                was_sent |= broken.was_sent;
-                drop(lost_touch(&broken));
+        let arguments = [&*beginning, &for_long];
+        let reply = if is_late || was_sent {
+            session.connection.run_in_full(&script::RELEASE, &keys, &arguments).await
+        } else {
+            send_and_hand_on(server, &session, &keys, &arguments).await
+        };
+        match reply {
+            Ok(Reply::Integer(1)) => return Ok(()),
+            Ok(Reply::Refused(what)) => {
+                let error = refused(&what);
+                if error.kind() != ErrorKind::Unavailable {
+                    return Err(error);
+                }
+                session.give_up_on_a_replica(&what);
+                server.clock().sleep(REFUSED_PAUSE).await;
             }
+            // Our own release, sent once more after its answer was lost.
+            Ok(_) if was_sent => return Ok(()),
+            Ok(_) => return Err(gone(None).during("release the lock")),
+            Err(broken) => was_sent |= broken.was_sent,
         }
     }
+}
+
+async fn send_and_hand_on(
+    server: &Server,
+    session: &Session,
+    keys: &[&str],
+    arguments: &[&str],
+) -> Result<Reply, Broken> {
+    let mut releasing = pin!(session.connection.run(&script::RELEASE, keys, arguments));
+    // It is sent now; what is sent next comes after it.
+    if let Some(reply) = releasing.as_mut().now_or_never() {
+        return reply;
+    }
+    server.hand_on(keys[0]);
+    releasing.await
 }

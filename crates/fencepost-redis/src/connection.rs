@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::TcpStream;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Connection {
         let connection = Self { shared: Arc::clone(&shared) };
         let weak = Arc::downgrade(&shared);
         drop(shared);
-        let mut driver = Driver { listener, alarm: None };
+        let mut driver = Driver { listener, alarm: None, shared: Weak::clone(&weak) };
         clock.serve(poll_fn(move |context| match weak.upgrade() {
             Some(shared) => driver.poll(&shared, context),
             None => Poll::Ready(()),
@@ -136,19 +136,25 @@ impl Connection {
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<Reply, Broken> {
-        let count = keys.len().to_string();
-        let words = |how: &'static str, what: &'static str| {
-            let mut words: Vec<&[u8]> = vec![how.as_bytes(), what.as_bytes(), count.as_bytes()];
-            words.extend(keys.iter().chain(arguments).map(|word| word.as_bytes()));
-            words
-        };
-        match self.call(&words("EVALSHA", script.hash())).await? {
+        match self.evaluate("EVALSHA", script.hash(), keys, arguments).await? {
             // The cache of scripts is empty after a restart, a failover and SCRIPT FLUSH.
             Reply::Refused(what) if what.starts_with("NOSCRIPT") => {
-                self.call(&words("EVAL", script.text)).await
+                self.evaluate("EVAL", script.text, keys, arguments).await
             }
             reply => Ok(reply),
         }
+    }
+
+    /// Runs a script that is sent in full: it is carried out even if no reply comes back.
+    pub(crate) fn run_in_full(&self, script: &'static Script, keys: &[&str], arguments: &[&str]) -> Call {
+        self.evaluate("EVAL", script.text, keys, arguments)
+    }
+
+    fn evaluate(&self, how: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Call {
+        let count = keys.len().to_string();
+        let mut words: Vec<&[u8]> = vec![how.as_bytes(), script.as_bytes(), count.as_bytes()];
+        words.extend(keys.iter().chain(arguments).map(|word| word.as_bytes()));
+        self.call(&words)
     }
 
     /// Whether `other` is this connection.
@@ -246,6 +252,16 @@ impl Drop for Shared {
 struct Driver {
     listener: Arc<dyn Listener>,
     alarm: Option<Sleep>,
+    shared: Weak<Shared>,
+}
+
+impl Drop for Driver {
+    /// If a bug ends it, no reply will come.
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade().filter(|_| std::thread::panicking()) {
+            shared.break_off("what reads it has ended by a bug".to_owned());
+        }
+    }
 }
 
 impl Driver {
@@ -299,15 +315,19 @@ impl Driver {
         if let Poll::Ready(Err(error)) = sent {
             return Err(error.to_string());
         }
-        loop {
+        let end = loop {
             match shared.socket.poll_read(context, |socket| transport.receive(socket, input)) {
-                Poll::Ready(Ok(0)) => return Err("the server has closed the connection".to_owned()),
-                Poll::Ready(Err(error)) => return Err(error.to_string()),
-                Poll::Ready(Ok(length)) if transport.may_have_more(length) => {}
-                Poll::Ready(Ok(_)) | Poll::Pending => break,
+                Poll::Ready(Ok(0)) => break Some("the server has closed the connection".to_owned()),
+                Poll::Ready(Err(error)) => break Some(error.to_string()),
+                Poll::Ready(Ok(length)) if transport.may_have_more(length) || shared.socket.has_ended() => {}
+                Poll::Ready(Ok(_)) | Poll::Pending => break None,
             }
-        }
+        };
+        // Also what has come right before the end.
         wire.take_replies(arrived)?;
+        if let Some(why) = end {
+            return Err(why);
+        }
         self.watch(shared, wire, context)
     }
 
@@ -319,13 +339,13 @@ impl Driver {
                 return Err(format!("the server has not answered for {SILENT_MOST:?}"));
             }
             // An idle connection is looked at once more, and then only after it has been used again.
-            let alarm = match &mut self.alarm {
-                Some(alarm) => alarm,
-                None if overdue.is_none() => {
+            let alarm = match (&mut self.alarm, overdue) {
+                (Some(alarm), _) => alarm,
+                (None, None) => {
                     wire.is_watched = false;
                     return Ok(());
                 }
-                alarm => alarm.insert(shared.clock.sleep(SILENT_MOST / 2)),
+                (alarm, Some(at)) => alarm.insert(shared.clock.sleep_until(at)),
             };
             wire.is_watched = true;
             if Pin::new(alarm).poll(context).is_pending() {

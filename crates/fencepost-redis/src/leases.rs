@@ -78,11 +78,11 @@ impl Leases {
 
     /// Tells every holder something that people should know.
     pub(crate) fn tell_all(&self, what: &str) {
-        let held = lock(&self.held);
-        for lease in held.values() {
-            if let Some(observer) = &lease.observer {
-                observer.observe(&lease.name, &Event::Noticed { what: what.to_owned() });
-            }
+        let observed = |lease: &Held| Some((lease.name.clone(), Arc::clone(lease.observer.as_ref()?)));
+        let all: Vec<_> = lock(&self.held).values().filter_map(observed).collect();
+        // Not under the lock: what an observer does is its own affair.
+        for (name, observer) in all {
+            observer.observe(&name, &Event::Noticed { what: what.to_owned() });
         }
     }
 }
@@ -131,14 +131,18 @@ impl Server {
     async fn renew_batch(&self, session: &Session, batch: Vec<Due>) {
         let mut keys = Vec::with_capacity(batch.len() * 2);
         let mut arguments = Vec::with_capacity(batch.len() * 2);
+        // By holder: the same one may be due twice, by itself and because all are looked after.
         let mut ttls = HashMap::with_capacity(batch.len());
         {
             let held = lock(&self.shared.leases.held);
             for (holder, lease) in batch.iter().filter_map(|due| held.get_key_value(&due.holder)) {
+                if ttls.contains_key(holder) {
+                    continue;
+                }
+                ttls.insert(*holder, (ttls.len(), lease.ttl));
                 keys.extend([lease.keys.lock.clone(), lease.keys.tombstone(*holder)]);
                 arguments
                     .extend([record::beginning(*holder, lease.token), lease.ttl.as_millis().to_string()]);
-                ttls.insert(*holder, (ttls.len(), lease.ttl));
             }
         }
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -204,5 +208,52 @@ pub(crate) fn gone(reason: Option<&str>) -> Error {
     match reason.filter(|reason| !reason.is_empty()) {
         Some(reason) => Error::lost(LossReason::Revoked, format!("it was taken away: {reason}")),
         None => Error::lost(LossReason::Expired, "the server does not know it any more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::{Endpoint, Options};
+    use crate::queue;
+    use fencepost_core::{AcquireRequest, BackendUrl, Clock, ErrorKind, Wait, block_on};
+    use fencepost_testkit::servers::RedisServer;
+
+    #[test]
+    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+    fn lease_that_is_due_twice_is_not_taken_for_another() {
+        let redis = RedisServer::start();
+        let url: BackendUrl = format!("{}?quarantine=off", redis.url()).parse().unwrap();
+        let (endpoint, options) = (Endpoint::one(&url).unwrap(), Options::of(&url).unwrap());
+        let server = Server::new(Clock::system(), endpoint, options);
+        let request = |name: &str| AcquireRequest {
+            name: name.parse().unwrap(),
+            holder: HolderId::random(&Clock::system()),
+            label: String::new(),
+            ttl: Duration::from_secs(30),
+            at_least: None,
+            wait: Wait::No,
+            observer: None,
+        };
+        let (kept, gone) = (request("kept"), request("gone"));
+        block_on(async {
+            let _kept = queue::acquire(&server, &kept).await.unwrap();
+            let _gone = queue::acquire(&server, &gone).await.unwrap();
+            redis.command(&["DEL", "fencepost:{gone}:l"]);
+            let due = |holder, outcome| Due { holder, outcome };
+            let ((first, is_kept), (second, is_gone)) = (oneshot::channel(), oneshot::channel());
+            server.gather(
+                vec![
+                    due(kept.holder, None),
+                    due(kept.holder, None),
+                    due(gone.holder, None),
+                    due(kept.holder, Some(first)),
+                    due(gone.holder, Some(second)),
+                ],
+                Duration::ZERO,
+            );
+            assert!(is_kept.await.unwrap().is_ok());
+            assert_eq!(is_gone.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+        });
     }
 }

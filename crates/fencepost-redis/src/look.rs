@@ -70,6 +70,9 @@ fn quarantine(server: &Server, session: &Session, now: i64, record: Option<&str>
         return Some(Quarantine { left: None });
     }
     let left = session.incarnation.ready_at_ms - now;
+    if server.options().is_node && session.incarnation.is_unseeded() && left <= 0 {
+        return Some(Quarantine { left: None });
+    }
     (left > 0).then(|| Quarantine { left: Some(Duration::from_millis(left.unsigned_abs())) })
 }
 

@@ -19,10 +19,13 @@ use crate::record::Owner;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::{ALIVE_FOR, Attended, Note, Server};
-use crate::session::{Session, lost_touch, refused, unexpected};
+use crate::session::{REFUSED_PAUSE, Session, lost_touch, refuse, refused, unexpected};
 
 /// How long a server that broke off is tried to be reached before a wait ends.
 const RECONNECT_MOST: Duration = Duration::from_secs(5);
+
+/// How soon a connection breaks that was broken before.
+const STALE_MOST: Duration = Duration::from_millis(250);
 
 /// How long the first try may take, also where less is left to wait.
 const ONE_TRY_MOST: Duration = Duration::from_secs(1);
@@ -38,6 +41,13 @@ const REPLICATE_MOST: Duration = Duration::from_secs(1);
 const CANCEL_MOST: Duration = Duration::from_millis(500);
 
 /// Acquires the lock as the request says.
+///
+/// # Cancel safety
+/// Dropping it cancels the attempt on the server, in the background.
+///
+/// # Errors
+/// `Contended` when it is held, or the server in quarantine, and the wait is over; `Indeterminate` when the server may have
+/// granted it and cannot be reached; `Unavailable` when it cannot be reached.
 pub(crate) async fn acquire(server: &Server, request: &AcquireRequest) -> Result<RedisClaim> {
     let clock = server.clock();
     let now = clock.now();
@@ -46,7 +56,7 @@ pub(crate) async fn acquire(server: &Server, request: &AcquireRequest) -> Result
     let give_up_at = patience.map(|at| at.max(now.after(ONE_TRY_MOST)));
     let outcome = until(clock, give_up_at, attempt.run()).await;
     let outcome = outcome.unwrap_or_else(|| Err(attempt.standing.out_of_time()));
-    attempt.is_over = outcome.is_ok();
+    attempt.is_over |= outcome.is_ok();
     match outcome {
         // Once the attempt is cancelled there is no doubt any more: it holds nothing, and never will.
         Err(error) if attempt.is_in_doubt => {
@@ -61,7 +71,7 @@ pub(crate) async fn acquire(server: &Server, request: &AcquireRequest) -> Result
 fn in_doubt(error: &Error) -> Error {
     let what = format!("{error}; the server may have granted it");
     Error::new(ErrorKind::Indeterminate, "acquire the lock", what)
-        .hint("it is given back as soon as the server can be reached, and ends with its ttl at the latest")
+        .hint("it is given back as soon as the server can be reached, and ends with its ttl (or --at-least) at the latest")
 }
 
 /// How the attempt stands when its time is over.
@@ -85,6 +95,7 @@ impl Standing {
 struct Attempt<'a> {
     server: &'a Server,
     request: &'a AcquireRequest,
+    began: Moment,
     keys: Keys,
     holder: String,
     owner: String,
@@ -114,6 +125,7 @@ impl<'a> Attempt<'a> {
         Self {
             server,
             request,
+            began: server.clock().now(),
             keys: Keys::of(&request.name),
             holder: request.holder.to_string(),
             owner: owner.to_json(),
@@ -139,15 +151,22 @@ impl<'a> Attempt<'a> {
             let Some(session) = self.session(&mut unreached_since).await? else { continue };
             // What was heard until now is answered by asking.
             while attended.as_mut().is_some_and(|attended| attended.heard.try_recv().is_ok()) {}
+            // Where replicas are waited for, one grant after the other: their waits would add up on the connection.
+            let turn = self.server.granting_turn().await;
             let answer = match self.ask(&session).await {
                 Ok(answer) => answer,
-                Err(error) if error.kind() == ErrorKind::Unavailable && !session.connection.is_open() => {
+                // Also a server that refuses for a while: it saves its data, loads them, or is full.
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
                     self.may_go_on(&mut unreached_since, error)?;
+                    if session.connection.is_open() {
+                        self.clock().sleep(REFUSED_PAUSE).await;
+                    }
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             unreached_since = None;
+            let _turn = turn.filter(|_| matches!(answer, Answer::Granted { .. }));
             match answer {
                 Answer::Granted { token, counted_from } => {
                     // Granted and yet no lease: where the replicas fail, it is given back before the caller hears of it.
@@ -158,7 +177,11 @@ impl<'a> Attempt<'a> {
                 }
                 Answer::Busy { free_in, is_first } => {
                     self.standing = Standing::Held;
-                    let Some(attended) = &mut attended else { return Err(contended("it is held")) };
+                    let Some(attended) = &mut attended else {
+                        // It has joined no queue, and so has left nothing.
+                        self.is_over = !self.is_late;
+                        return Err(contended("it is held"));
+                    };
                     self.wait_for_turn(attended, is_first.then_some(free_in)).await?;
                 }
                 Answer::Quarantined(left) => {
@@ -199,18 +222,23 @@ impl<'a> Attempt<'a> {
     }
 
     async fn reach(&self) -> Result<Session> {
-        // A waiter is told of its turn on the link of the process, which must listen before the queue is joined.
-        if self.request.wait != Wait::No {
-            self.server.session().await?;
-        }
+        // The process is told on its own link, of its turn or of a revocation, and must listen there before it asks.
+        self.server.session().await?;
         self.server.granting().session().await
     }
 
-    /// Whether to go on although the server cannot be reached: for a while, where it could be before.
+    /// Whether to go on although the server cannot be reached: for a while, where it could be before; once, where nothing is
+    /// waited for.
     fn may_go_on(&self, unreached_since: &mut Option<Moment>, error: Error) -> Result<()> {
         let now = self.clock().now();
+        let is_first = unreached_since.is_none();
         let since = *unreached_since.get_or_insert(now);
-        let is_worth_it = self.request.wait != Wait::No && now.since(since) < RECONNECT_MOST;
+        let is_worth_it = if self.request.wait == Wait::No {
+            // The connection was perhaps broken before, and nobody had noticed.
+            is_first && now.since(self.began) < STALE_MOST
+        } else {
+            now.since(since) < RECONNECT_MOST
+        };
         if is_worth_it { Ok(()) } else { Err(error) }
     }
 
@@ -251,10 +279,7 @@ impl<'a> Attempt<'a> {
 
     fn read(&mut self, session: &Session, reply: &Reply, sent: Moment) -> Result<Answer> {
         if let Reply::Refused(what) = reply {
-            // A replica where a primary was: the next session is with whoever is one now.
-            if what.contains("READONLY") {
-                session.connection.close("the server has become a replica");
-            }
+            session.give_up_on_a_replica(what);
             return Err(refused(what));
         }
         let wrong = || unexpected("acquire.lua", reply);
@@ -348,7 +373,8 @@ impl<'a> Attempt<'a> {
         }
         let most = (self.request.ttl / REPLICATE_PART).min(REPLICATE_MOST).as_millis().to_string();
         let reply = session.connection.call(&[b"WAIT", needed.to_string().as_bytes(), most.as_bytes()]).await;
-        let have = reply.map_err(|broken| lost_touch(&broken))?.number().unwrap_or_default();
+        let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
+        let have = reply.number().unwrap_or_default();
         if have >= i64::from(needed) {
             return Ok(());
         }
@@ -384,7 +410,9 @@ impl Drop for Attempt<'_> {
             return;
         }
         let (clock, cancel) = (self.clock().clone(), self.cancel());
-        let give_up_at = clock.now().after(self.request.ttl);
+        // A lock that is to be kept longer than its lease lasts so long without a holder too.
+        let lasts = self.request.ttl.max(self.request.at_least.unwrap_or_default());
+        let give_up_at = clock.now().after(lasts);
         self.clock().spawn(async move {
             until(&clock, Some(give_up_at), cancel).await;
         });
@@ -406,16 +434,20 @@ async fn cancel(
         is_late |= unanswered.as_ref().is_some_and(|asked_on| !asked_on.is(&session.connection));
         let for_long = if is_late { server.options().max_ttl.as_millis() } else { 0 }.to_string();
         let keys = [&*keys.lock, &keys.queue, &keys.waiters, &tombstone];
-        match session.connection.run(&script::CANCEL, &keys, &[&holder, &for_long, &holder]).await {
+        let arguments = [&*holder, &for_long, &holder];
+        // Where replies get lost, that a script is not known would never be heard.
+        let reply = if is_late || unanswered.is_some() {
+            session.connection.run_in_full(&script::CANCEL, &keys, &arguments).await
+        } else {
+            session.connection.run(&script::CANCEL, &keys, &arguments).await
+        };
+        match reply {
             Ok(Reply::Refused(_)) => server.clock().sleep(REFUSED_PAUSE).await,
             Ok(_) => return,
             Err(_) => is_late = true,
         }
     }
 }
-
-/// The pause before the server is asked again for what it has refused.
-const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) fn contended(what: &str) -> Error {
     Error::new(ErrorKind::Contended, "acquire the lock", what)

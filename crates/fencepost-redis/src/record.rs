@@ -67,6 +67,11 @@ pub(crate) fn beginning(holder: HolderId, token: FencingToken) -> String {
     format!("1|{holder}|{token}|held|")
 }
 
+/// How the record begins where a node of a quorum has the lock for `holder`, and its token was not written.
+pub(crate) fn beginning_without_token(holder: HolderId) -> String {
+    format!("1|{holder}||held|")
+}
+
 /// What is written about a waiter: `alive until|process|since|owner`.
 pub(crate) fn read_waiter(text: &str) -> Option<(u64, Owner)> {
     let mut fields = text.splitn(4, '|').skip(2);

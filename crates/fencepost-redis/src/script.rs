@@ -59,6 +59,7 @@ scripts! {
     NODE_CANCEL: "claim_among_others" "hand_over" "cancel";
     NODE_BEAT: "claim_among_others" "hand_over" "beat";
     NODE_REVOKE: "claim_among_others" "hand_over" "revoke";
+    NODE_LIFT: "counter" "node_lift";
     NODE_READ: "counter" "node_read";
     NODE_SEED: "counter" "node_seed";
 }

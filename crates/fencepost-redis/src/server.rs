@@ -2,13 +2,16 @@
 //!
 //! All of them share one connection, and the messages that come on it are handed to whom they are for.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use fencepost_core::{Clock, HolderId, Result};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_util::lock::MutexGuard;
 
 use crate::connection::Listener;
 use crate::endpoint::{Endpoint, Options};
@@ -49,6 +52,8 @@ pub(crate) struct Server {
 
 pub(crate) struct Shared {
     own: Weak<Self>,
+    /// Whether somebody connects again for the sake of the leases.
+    is_looked_after: AtomicBool,
     pub(crate) clock: Clock,
     pub(crate) options: Options,
     /// What this process is known by on the server.
@@ -56,6 +61,8 @@ pub(crate) struct Shared {
     link: Arc<Link>,
     /// A link of its own for grants that wait for replicas, since that wait holds up a connection.
     granting: Option<Arc<Link>>,
+    /// Whose grant is waited for on that link.
+    granting_turn: futures_util::lock::Mutex<()>,
     waiters: Mutex<Waiters>,
     pub(crate) leases: Leases,
     pub(crate) server_clock: ServerClock,
@@ -64,11 +71,27 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Waiters {
     waiting: HashMap<HolderId, Waiting>,
+    /// By the key of the lock, those who wait for it in the order in which they came.
+    lines: HashMap<String, BTreeMap<u64, HolderId>>,
+    next: u64,
     gives_signs: bool,
+}
+
+impl Waiters {
+    fn remove(&mut self, holder: HolderId) {
+        let Some(waiting) = self.waiting.remove(&holder) else { return };
+        if let Entry::Occupied(mut line) = self.lines.entry(waiting.keys.lock) {
+            line.get_mut().remove(&waiting.number);
+            if line.get().is_empty() {
+                line.remove();
+            }
+        }
+    }
 }
 
 struct Waiting {
     keys: Keys,
+    number: u64,
     notes: UnboundedSender<Note>,
 }
 
@@ -90,11 +113,13 @@ impl Server {
             link.listen(Weak::<Shared>::clone(weak));
             Shared {
                 own: Weak::clone(weak),
+                is_looked_after: AtomicBool::new(false),
                 clock,
                 options,
                 process,
                 link,
                 granting,
+                granting_turn: futures_util::lock::Mutex::default(),
                 waiters: Mutex::default(),
                 leases: Leases::default(),
                 server_clock: ServerClock::default(),
@@ -116,6 +141,14 @@ impl Server {
         self.shared.granting.as_ref().unwrap_or(&self.shared.link)
     }
 
+    /// The turn to ask for a grant, where grants wait for replicas; nothing elsewhere.
+    pub(crate) async fn granting_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.shared.granting {
+            Some(_) => Some(self.shared.granting_turn.lock().await),
+            None => None,
+        }
+    }
+
     /// The session for everything but grants.
     pub(crate) async fn session(&self) -> Result<Session> {
         self.shared.link.session().await
@@ -126,8 +159,31 @@ impl Server {
     async fn stay_in_touch(self) {
         while !self.shared.leases.is_empty() {
             if self.session().await.is_ok() {
-                return self.look_after_all();
+                self.look_after_all();
+                break;
             }
+        }
+        self.shared.is_looked_after.store(false, Ordering::SeqCst);
+    }
+
+    /// The session for everything but grants, if there is one now.
+    pub(crate) fn open_session(&self) -> Option<Session> {
+        self.shared.link.open_session()
+    }
+
+    /// Whether an answer may come soon.
+    pub(crate) fn is_promising(&self) -> bool {
+        self.shared.link.is_promising()
+    }
+
+    /// Has the first of this process who wait for a lock ask for it now: its release was sent a moment ago on the same connection.
+    /// The server would say the same, one exchange later. Where others come before it, it waits on.
+    pub(crate) fn hand_on(&self, lock_key: &str) {
+        let waiters = lock(&self.shared.waiters);
+        let first = waiters.lines.get(lock_key).and_then(|line| line.values().next());
+        if let Some(waiting) = first.and_then(|holder| waiters.waiting.get(holder)) {
+            // A waiter that has just ended wants to know nothing.
+            drop(waiting.notes.unbounded_send(Note::Turn));
         }
     }
 
@@ -135,7 +191,10 @@ impl Server {
     pub(crate) fn attend(&self, holder: HolderId, keys: &Keys) -> Attended {
         let (notes, heard) = unbounded();
         let mut waiters = lock(&self.shared.waiters);
-        waiters.waiting.insert(holder, Waiting { keys: keys.clone(), notes });
+        let number = waiters.next;
+        waiters.next += 1;
+        waiters.lines.entry(keys.lock.clone()).or_default().insert(number, holder);
+        waiters.waiting.insert(holder, Waiting { keys: keys.clone(), number, notes });
         if !std::mem::replace(&mut waiters.gives_signs, true) {
             self.shared.clock.serve(give_signs(Arc::downgrade(&self.shared), self.clock().clone()));
         }
@@ -152,7 +211,7 @@ pub(crate) struct Attended {
 
 impl Drop for Attended {
     fn drop(&mut self) {
-        lock(&self.server.shared.waiters).waiting.remove(&self.holder);
+        lock(&self.server.shared.waiters).remove(self.holder);
     }
 }
 
@@ -184,7 +243,9 @@ impl Listener for Shared {
         for waiting in lock(&self.waiters).waiting.values() {
             drop(waiting.notes.unbounded_send(Note::AskAgain));
         }
-        if let Some(shared) = self.own.upgrade().filter(|shared| !shared.leases.is_empty()) {
+        let Some(shared) = self.own.upgrade().filter(|shared| !shared.leases.is_empty()) else { return };
+        // One is enough, however many tries to connect break off meanwhile.
+        if !self.is_looked_after.swap(true, Ordering::SeqCst) {
             let server = Server { shared };
             self.clock.serve(async move { server.stay_in_touch().await });
         }

@@ -4,6 +4,7 @@
 //! data and came back is never taken for the one before.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::script;
 const CONNECT_MOST: Duration = Duration::from_secs(2);
 
 /// The longest pause between two tries to connect.
-const PAUSE_MOST: Duration = Duration::from_secs(1);
+const PAUSE_MOST: Duration = Duration::from_millis(300);
 
 /// The first pause, which is doubled from try to try.
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
@@ -46,6 +47,18 @@ pub(crate) struct Session {
     pub(crate) incarnation: Arc<Incarnation>,
 }
 
+/// The pause before a server is asked again for what it has refused for the moment.
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+impl Session {
+    /// Gives the connection up where the server has become a replica: the next session is with whoever is a primary now.
+    pub(crate) fn give_up_on_a_replica(&self, refusal: &str) {
+        if refusal.contains("READONLY") {
+            self.connection.close("the server has become a replica");
+        }
+    }
+}
+
 /// Keeps a session with one server.
 pub(crate) struct Link {
     clock: Clock,
@@ -55,6 +68,8 @@ pub(crate) struct Link {
     channel: Option<String>,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     state: Mutex<State>,
+    /// The sentinel that is asked first.
+    sentinel: AtomicUsize,
 }
 
 enum State {
@@ -97,7 +112,15 @@ impl Link {
         channel: Option<String>,
     ) -> Arc<Self> {
         let state = Mutex::new(State::Down { failures: 0, again_at: None });
-        Arc::new(Self { clock, endpoint, options, channel, listener: Mutex::default(), state })
+        Arc::new(Self {
+            clock,
+            endpoint,
+            options,
+            channel,
+            listener: Mutex::default(),
+            state,
+            sentinel: AtomicUsize::new(0),
+        })
     }
 
     /// Has `listener` told what the server says.
@@ -127,6 +150,22 @@ impl Link {
             }
         };
         outcome.await.unwrap_or_else(|_| Err(unavailable("the try to connect has ended")))
+    }
+
+    /// The session, if there is one now.
+    pub(crate) fn open_session(&self) -> Option<Session> {
+        match &*lock(&self.state) {
+            State::Up(session) if session.connection.is_open() => Some(session.clone()),
+            State::Up(_) | State::Connecting { .. } | State::Down { .. } => None,
+        }
+    }
+
+    /// Whether an answer may come soon: there is a session, or making one has not failed yet.
+    pub(crate) fn is_promising(&self) -> bool {
+        match &*lock(&self.state) {
+            State::Up(session) => session.connection.is_open(),
+            State::Connecting { failures, .. } | State::Down { failures, .. } => *failures == 0,
+        }
     }
 
     fn begin(
@@ -179,6 +218,9 @@ impl Link {
     }
 
     /// Learns anew, on the same connection, what incarnation the server is: its record is not what it was.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have begun a quarantine; the next one finds it.
     pub(crate) async fn learn_anew(&self, session: &Session) -> Result<Session> {
         let reply = self.learning(&session.connection, true).await.map_err(|broken| lost_touch(&broken))?;
         let session = Session {
@@ -238,11 +280,18 @@ impl Link {
 
     async fn ask_sentinels(&self, sentinels: &[Address], name: &str) -> Result<Address> {
         let mut last = unavailable("no sentinel is named");
-        for sentinel in sentinels {
+        // From the one that has answered last; after failures from another one, since the time is not enough for many silent ones.
+        let first = self.sentinel.load(Ordering::Relaxed);
+        for index in (0..sentinels.len()).map(|next| (first + next) % sentinels.len()) {
+            let sentinel = &sentinels[index];
             let asked = self.ask_sentinel(sentinel, name);
+            self.sentinel.store(index + 1, Ordering::Relaxed);
             let give_up_at = Some(self.clock.now().after(CONNECT_MOST / 4));
             match until(&self.clock, give_up_at, asked).await {
-                Some(Ok(address)) => return Ok(address),
+                Some(Ok(address)) => {
+                    self.sentinel.store(index, Ordering::Relaxed);
+                    return Ok(address);
+                }
                 Some(Err(error)) => last = error,
                 None => last = unavailable(format!("the sentinel {sentinel} does not answer")),
             }
@@ -345,7 +394,8 @@ pub(crate) fn refused(what: &str) -> Error {
         return Error::new(ErrorKind::InvalidArgument, "use the URL", format!("Redis says: {what}"));
     }
     let kind = match code {
-        "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
+        "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" | "-DENIED" => ErrorKind::Denied,
+        _ if what.contains("max number of clients") => ErrorKind::Unavailable,
         "LOADING" | "BUSY" | "READONLY" | "MASTERDOWN" | "OOM" | "MISCONF" | "NOREPLICAS" | "UNKILLABLE" => {
             ErrorKind::Unavailable
         }

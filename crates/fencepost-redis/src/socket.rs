@@ -7,11 +7,14 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Result, Watched};
+use fencepost_core::{Clock, Error, ErrorKind, Result, Watched, until};
 use futures_channel::oneshot;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::endpoint::Address;
+
+/// How long all addresses of a host together may take.
+const CONNECT_MOST: Duration = Duration::from_millis(1_500);
 
 /// How long a connection may be silent before the kernel asks the peer.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(5);
@@ -27,10 +30,14 @@ const UNACKNOWLEDGED_MOST: Duration = Duration::from_secs(5);
 /// Connects to the first of the host's addresses that answers.
 pub(crate) async fn connect(clock: &Clock, address: &Address) -> Result<Watched<TcpStream>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for candidate in resolve(address).await.map_err(|error| unreachable(address, error))? {
-        match connect_to(clock, candidate).await {
-            Ok(socket) => return Ok(socket),
-            Err(error) => last = error,
+    let candidates = resolve(address).await.map_err(|error| unreachable(address, error))?;
+    // One that swallows everything leaves time for the others.
+    let each = CONNECT_MOST / u32::try_from(candidates.len().max(1)).unwrap_or(1);
+    for candidate in candidates {
+        match until(clock, Some(clock.now().after(each)), connect_to(clock, candidate)).await {
+            Some(Ok(socket)) => return Ok(socket),
+            Some(Err(error)) => last = error,
+            None => last = io::Error::new(io::ErrorKind::TimedOut, format!("{candidate} does not answer")),
         }
     }
     Err(unreachable(address, last))

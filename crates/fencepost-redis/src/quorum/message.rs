@@ -33,7 +33,8 @@ pub enum Reply {
     },
     /// To a lock: somebody else has it.
     Busy {
-        /// For how long, unless prolonged; unknown if the lock does not run out.
+        /// For how long, unless prolonged; unknown if the lock does not run out. None at all where it is an attempt that has
+        /// no token yet.
         remaining: Option<Duration>,
         /// The node's counter.
         counter: Option<FencingToken>,

@@ -13,9 +13,11 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::candidate::{Candidate, Going, Waiter, worst};
 use super::claim::{RedlockClaim, leave_all};
-use super::exchange::Exchange;
+use super::exchange::{Exchange, stragglers_most};
 use super::nodes::Nodes;
-use crate::quorum::{self, Answer, Event, Granted, NodeSet, Outcome, Refusal, Reply, Terms, Why, back_off};
+use crate::quorum::{
+    self, Answer, Event, Granted, NodeSet, Outcome, Refusal, Reply, Tenure, Terms, Why, back_off,
+};
 use crate::server::{Attended, Note};
 use crate::session::unavailable;
 
@@ -31,13 +33,26 @@ const CLAIM_AND_MORE: Duration = Duration::from_millis(255);
 /// How long a waiter whose turn has come at one node waits for the news from a majority of them.
 const OTHERS_MOST: Duration = Duration::from_millis(5);
 
+/// The part of the ttl that may go by until the nodes beyond a majority have acknowledged a grant.
+const STRAGGLERS_PART: u32 = 16;
+
 /// The pause before the next attempt where time alone does not help.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the pause after a split vote is doubled.
+const MOST_DOUBLINGS: u32 = 7;
 
 /// How long a process that ends waits until what it gives up is cancelled.
 const CANCEL_MOST: Duration = Duration::from_millis(300);
 
 /// Acquires the lock as the request says.
+///
+/// # Cancel safety
+/// Dropping it cancels the attempt on all nodes, in the background.
+///
+/// # Errors
+/// `Contended` when a majority has it taken, or is in quarantine, and the wait is over; `Unavailable` when no majority can be
+/// reached, with what each node said. What a minority has granted is no lock.
 pub(super) async fn acquire(nodes: &Nodes, request: &AcquireRequest) -> Result<RedlockClaim> {
     let clock = nodes.clock();
     let now = clock.now();
@@ -46,15 +61,17 @@ pub(super) async fn acquire(nodes: &Nodes, request: &AcquireRequest) -> Result<R
     let waiter = Waiter::new(request.holder, nodes);
     let mut wait = Waiting {
         request,
-        candidate: Arc::new(Candidate::new(nodes, request, &waiter, request.holder)),
-        standing: unavailable("no node has answered in time"),
+        candidate: Arc::new(Candidate::new(nodes, request, &waiter, HolderId::random(clock))),
+        standing: None,
+        has_reached: false,
         unreached_since: None,
+        splits: 0,
         has_told: false,
         is_over: false,
     };
     let outcome = until(clock, give_up_at, wait.run()).await;
     wait.is_over = outcome.as_ref().is_some_and(Result::is_ok);
-    outcome.unwrap_or_else(|| Err(wait.standing.clone()))
+    outcome.unwrap_or_else(|| Err(wait.out_of_time()))
 }
 
 /// One wait for one lock. Dropped before its end it is cancelled on all nodes.
@@ -62,8 +79,12 @@ struct Waiting<'a> {
     request: &'a AcquireRequest,
     candidate: Arc<Candidate>,
     /// The error of a wait that ends now.
-    standing: Error,
+    standing: Option<Error>,
+    /// Whether a majority has ever answered.
+    has_reached: bool,
     unreached_since: Option<Moment>,
+    /// How many votes were split one after the other.
+    splits: u32,
     /// Whether the observer has been told of a quarantine.
     has_told: bool,
     is_over: bool,
@@ -76,14 +97,20 @@ impl Waiting<'_> {
         &self.candidate.nodes
     }
 
+    /// Terms for as long as anything of an attempt may be left on a node.
+    fn lasting_terms(&self) -> Result<Terms> {
+        let lasts = self.request.ttl.max(self.request.at_least.unwrap_or_default());
+        Terms::new(self.nodes().quorum(), lasts, 0)
+    }
+
     fn terms(&self) -> Result<Terms> {
         let ttl = Duration::from_millis(u64::try_from(self.request.ttl.as_millis()).unwrap_or(u64::MAX));
-        Terms::new(self.nodes().quorum(), ttl, self.nodes().clock().wall_micros())
+        Terms::new(self.nodes().quorum(), ttl, self.nodes().floor())
     }
 
     async fn run(&mut self) -> Result<RedlockClaim> {
         let nodes = self.nodes().clone();
-        nodes.connect().await;
+        nodes.connect().await?;
         // On the lists before the first request: the turn may come right behind its answer.
         let mut attended = attend(&self.candidate, self.request.wait);
         let mut heard = notes(&mut attended);
@@ -93,7 +120,7 @@ impl Waiting<'_> {
             let (outcome, exchange) = attempt(&self.candidate, terms).await;
             let took = nodes.clock().now().since(began);
             match outcome {
-                Outcome::Granted(granted) => return Ok(self.claim(terms, granted, exchange)),
+                Outcome::Granted(granted) => return Ok(self.claim(terms, granted, exchange).await),
                 Outcome::NotGranted(refusal) => {
                     self.stand(&refusal)?;
                     self.begin_anew(terms);
@@ -103,19 +130,21 @@ impl Waiting<'_> {
         }
     }
 
-    fn claim(&self, terms: Terms, granted: Granted, exchange: Exchange) -> RedlockClaim {
-        RedlockClaim::new(
-            Arc::clone(&self.candidate),
-            terms,
-            granted,
-            exchange,
-            self.request.observer.as_ref(),
-        )
+    /// The claim to what was granted, once the nodes beyond the majority have answered as well, or could have: their
+    /// acknowledgements are the slack.
+    async fn claim(&self, terms: Terms, granted: Granted, mut exchange: Exchange) -> RedlockClaim {
+        let mut tenure = Tenure::new(terms, granted);
+        let took = self.nodes().clock().now().since(granted.counted_from);
+        let most = stragglers_most(took).min(terms.ttl() / STRAGGLERS_PART);
+        let ask = |node, request| Arc::clone(&self.candidate).ask(node, request);
+        exchange.linger(most, self.nodes().promising(), &mut tenure, ask).await;
+        RedlockClaim::new(Arc::clone(&self.candidate), terms, tenure, self.request.observer.as_ref())
     }
 
     /// Ends the attempt that has failed, and makes another one of the same waiter.
     fn begin_anew(&mut self, terms: Terms) {
         let clock = self.nodes().clock().clone();
+        let terms = self.lasting_terms().unwrap_or(terms);
         let mut leaving = leave_all(&self.candidate, terms, Going::Withdraws, None).boxed();
         // What can be sent at once is: the next attempt would find its place taken by this one.
         if (&mut leaving).now_or_never().is_none() {
@@ -127,63 +156,82 @@ impl Waiting<'_> {
 
     /// Takes note of a refusal; an error where waiting is of no use.
     fn stand(&mut self, refusal: &Refusal) -> Result<()> {
-        let errors = (0..refusal.answers.len()).filter_map(|node| self.candidate.error_of(node));
+        let errors = (0..refusal.answers.len()).filter_map(|node| self.error_of(node));
         let kind = match refusal.why {
             Why::Contended | Why::Outvoted | Why::Quarantined => ErrorKind::Contended,
             Why::Exhausted => ErrorKind::Unexpected,
             Why::Late => ErrorKind::Unavailable,
             Why::Unreachable => worst(errors).map_or(ErrorKind::Unavailable, |error| error.kind()),
         };
-        let what = format!("{}: {}", reason(refusal.why), self.answers(refusal));
+        let what = format!("{}: {}", reason(refusal.why), self.answers(&refusal.answers));
         let error = Error::new(kind, "acquire the lock", what);
         if let (Why::Quarantined, false, Some(observer)) =
             (refusal.why, self.has_told, &self.request.observer)
         {
             self.has_told = true;
-            let what = format!("{}: {}", reason(refusal.why), self.answers(refusal));
+            let what = format!("{}: {}", reason(refusal.why), self.answers(&refusal.answers));
             observer.observe(&self.request.name, &Noticed { what });
         }
-        self.standing = error.clone();
+        self.standing = Some(error.clone());
         let now = self.nodes().clock().now();
         if refusal.why != Why::Unreachable {
+            self.has_reached = true;
             self.unreached_since = None;
         }
-        let is_worth_waiting = match kind {
-            ErrorKind::Contended => true,
-            ErrorKind::Unavailable if refusal.why == Why::Late => true,
+        let is_worth_waiting = match refusal.why {
+            Why::Contended | Why::Outvoted | Why::Quarantined | Why::Late => true,
+            Why::Exhausted => false,
             // Where no majority could ever be reached the caller decides how long to try. One that is silent may be busy.
-            ErrorKind::Unavailable => {
+            Why::Unreachable => {
                 let unreachable =
                     refusal.answers.iter().filter(|answer| **answer == Answer::Unreachable).count();
-                let is_hopeless = unreachable > self.nodes().quorum().minority();
-                let first = if is_hopeless { now.before(RECONNECT_MOST) } else { now };
-                now.since(*self.unreached_since.get_or_insert(first)) < RECONNECT_MOST
+                let is_hopeless = !self.has_reached && unreachable > self.nodes().quorum().minority();
+                !is_hopeless && now.since(*self.unreached_since.get_or_insert(now)) < RECONNECT_MOST
             }
-            _ => false,
         };
         if self.request.wait == Wait::No || !is_worth_waiting { Err(error) } else { Ok(()) }
     }
 
     /// What each node said.
-    fn answers(&self, refusal: &Refusal) -> String {
+    fn answers(&self, answers: &[Answer]) -> String {
         let one = |(index, answer): (usize, &Answer)| {
             let name = &self.nodes().all()[index].name;
-            let error = self.candidate.error_of(index);
+            let error = self.error_of(index);
             format!("{name} {}", words(*answer, error.as_ref()))
         };
-        refusal.answers.iter().enumerate().map(one).collect::<Vec<_>>().join("; ")
+        answers.iter().enumerate().map(one).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Why a node has not answered: what was asked has failed, or it cannot be connected to.
+    fn error_of(&self, node: usize) -> Option<Error> {
+        self.candidate.error_of(node).or_else(|| self.nodes().error_of(node))
+    }
+
+    /// The error of a wait whose time is over.
+    fn out_of_time(&self) -> Error {
+        let silent = || {
+            let answers = self.answers(&vec![Answer::Silent; self.nodes().all().len()]);
+            unavailable(format!("no majority of the nodes has answered in time: {answers}"))
+        };
+        self.standing.clone().unwrap_or_else(silent)
     }
 
     /// Waits until it is worth another attempt.
-    async fn wait(&self, refusal: &Refusal, took: Duration, notes: &mut Notes<'_>) -> Result<()> {
-        let clock = self.nodes().clock();
+    async fn wait(&mut self, refusal: &Refusal, took: Duration, notes: &mut Notes<'_>) -> Result<()> {
+        let clock = &self.nodes().clock().clone();
         let now = clock.now();
         let give_up_at = self.request.wait.give_up_at(now);
         let mut look_at = match refusal.free_at {
             Some(at) if at > now => {
+                self.splits = 0;
                 at.after(Duration::from_millis(1) + clock.jitter(Duration::from_millis(10)))
             }
-            Some(_) => now.after(back_off(took.min(PAUSE), clock.random())),
+            Some(_) => {
+                // Ever longer: one of those who have split the vote may be stopped, and its records last for its ttl.
+                let exchange = took.saturating_mul(1 << self.splits.min(MOST_DOUBLINGS)).min(PAUSE);
+                self.splits += 1;
+                now.after(back_off(exchange, clock.random()))
+            }
             None => now.after(PAUSE + clock.jitter(PAUSE)),
         };
         let mut turns = NodeSet::EMPTY;
@@ -198,11 +246,13 @@ impl Waiting<'_> {
                     look_at = look_at.min(clock.now().after(OTHERS_MOST));
                 }
                 Some((_, Note::Next)) => look_at = look_at.min(clock.now().after(CLAIM_AND_MORE)),
+                // A node that has no queue for it, because it is in quarantine, has nothing to say.
+                Some((node, Note::AskAgain)) if !self.candidate.waiter.may_wait(node) => {}
                 Some((_, Note::AskAgain)) => {
                     look_at = look_at.min(clock.now().after(PAUSE + clock.jitter(PAUSE)));
                 }
                 Some((_, Note::First(_))) => {}
-                None if give_up_at.is_some_and(|at| clock.now() >= at) => return Err(self.standing.clone()),
+                None if give_up_at.is_some_and(|at| clock.now() >= at) => return Err(self.out_of_time()),
                 None if clock.now() >= look_at => return Ok(()),
                 // Nobody is on a list, so only time goes on.
                 None => clock.sleep_until(end).await,
@@ -214,7 +264,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     /// Cancels on all nodes what has come to nothing.
     fn drop(&mut self) {
-        let Ok(terms) = self.terms() else { return };
+        let Ok(terms) = self.lasting_terms() else { return };
         if self.is_over {
             return;
         }
@@ -265,9 +315,13 @@ fn reason(why: Why) -> &'static str {
 
 fn words(answer: Answer, error: Option<&Error>) -> String {
     match answer {
-        Answer::Silent => "had not answered yet".to_owned(),
-        Answer::Unreachable => error.map_or_else(|| "cannot be reached".to_owned(), ToString::to_string),
+        Answer::Silent | Answer::Unreachable => {
+            error.map_or_else(|| "had not answered yet".to_owned(), ToString::to_string)
+        }
         Answer::Said(Reply::Granted { .. } | Reply::Acked) => "has granted it".to_owned(),
+        Answer::Said(Reply::Busy { remaining: Some(Duration::ZERO), .. }) => {
+            "is being acquired by another".to_owned()
+        }
         Answer::Said(Reply::Busy { remaining: Some(left), .. }) => {
             format!("has it taken for another {left:?}")
         }

@@ -9,7 +9,8 @@ use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Handover,
     LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing, Waiting, until,
 };
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use super::acquire;
 use super::candidate::{Candidate, worst};
@@ -17,7 +18,7 @@ use super::claim;
 use super::nodes::Nodes;
 use super::view::merged;
 use crate::endpoint::Options;
-use crate::keys::Keys;
+use crate::keys::{self, Keys};
 use crate::look::{BATCH, look, names};
 use crate::quorum::{GREATEST_TOKEN, Terms};
 use crate::resp::Reply;
@@ -38,6 +39,9 @@ pub const PROFILE: Profile = Profile::weakest("redlock")
 /// How long a node may take to answer where all are asked.
 const ANSWER_MOST: Duration = Duration::from_millis(500);
 
+/// How long it is waited for the others once a majority has.
+const STRAGGLERS_MOST: Duration = Duration::from_millis(50);
+
 /// Locks on several independent servers.
 #[derive(Clone, Debug)]
 pub struct RedlockBackend {
@@ -52,9 +56,9 @@ impl RedlockBackend {
     /// # Errors
     /// `InvalidArgument` when the URL or an option is wrong, when a node is named twice, or when their number is not odd.
     pub fn from_url(url: &BackendUrl, clock: Clock) -> Result<Self> {
-        url.accept_options(&["max_ttl", "quarantine"])?;
+        url.accept_options(&["max_ttl", "quarantine", "test_floor"])?;
         let options = Options::of(url)?;
-        let nodes = Nodes::of(url, options, clock)?;
+        let nodes = Nodes::of(url, options, url.switch("test_floor", true)?, clock)?;
         let profile = PROFILE.longest_ttl(Some(options.max_ttl)).quarantine(options.has_quarantine);
         Ok(Self { nodes, profile, shown: url.to_string() })
     }
@@ -69,26 +73,31 @@ impl RedlockBackend {
         T: Send,
         F: Future<Output = Result<T>> + Send,
     {
-        let clock = self.nodes.clock();
-        let give_up_at = Some(clock.now().after(ANSWER_MOST));
+        let (clock, majority) = (self.nodes.clock(), self.nodes.quorum().majority());
+        let mut give_up_at = clock.now().after(ANSWER_MOST);
         let ask = &ask;
-        let one = |node| async move {
-            let asked = async { ask(node, self.nodes.session(node).await?).await };
-            until(clock, give_up_at, asked)
-                .await
-                .unwrap_or_else(|| Err(crate::session::unavailable("it does not answer")))
-        };
-        let all = join_all((0..self.nodes.all().len()).map(one)).await;
-        let (answers, errors): (Vec<_>, Vec<_>) =
-            all.into_iter().enumerate().partition(|(_, one)| one.is_ok());
-        if answers.len() >= self.nodes.quorum().majority() {
-            return Ok(answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect());
+        let one =
+            |node| async move { (node, async { ask(node, self.nodes.session(node).await?).await }.await) };
+        let mut all: FuturesUnordered<_> = (0..self.nodes.all().len()).map(one).collect();
+        let mut answers = Vec::new();
+        let silent = || crate::session::unavailable("it does not answer");
+        let mut missing: Vec<Option<Error>> = self.nodes.all().iter().map(|_| Some(silent())).collect();
+        while let Some(Some((node, answer))) = until(clock, Some(give_up_at), all.next()).await {
+            missing[node] = answer.map(|answer| answers.push((node, answer))).err();
+            if answers.len() == majority {
+                give_up_at = give_up_at.min(clock.now().after(STRAGGLERS_MOST));
+            }
         }
-        let errors: Vec<(usize, Error)> =
-            errors.into_iter().filter_map(|(node, error)| Some((node, error.err()?))).collect();
-        let kind = worst(errors.iter().map(|(_, error)| error.clone()))
-            .map_or(ErrorKind::Unavailable, |error| error.kind());
-        let words = errors.iter().map(|(node, error)| format!("{}: {error}", self.nodes.all()[*node].name));
+        if answers.len() >= majority {
+            // In the order of the nodes, so that what is shown does not depend on who was faster.
+            answers.sort_by_key(|(node, _)| *node);
+            return Ok(answers.into_iter().map(|(_, answer)| answer).collect());
+        }
+        let kind =
+            worst(missing.iter().flatten().cloned()).map_or(ErrorKind::Unavailable, |error| error.kind());
+        let missing =
+            self.nodes.all().iter().zip(&missing).filter_map(|(node, error)| Some((node, error.as_ref()?)));
+        let words = missing.map(|(node, error)| format!("{}: {error}", node.name));
         let what = format!("no majority of the nodes has answered: {}", words.collect::<Vec<_>>().join("; "));
         Err(Error::new(kind, operation, what))
     }
@@ -168,9 +177,10 @@ impl Backend for RedlockBackend {
             return Err(Error::new(ErrorKind::InvalidArgument, "lift the token", what).on(name));
         }
         let (key, below) = (&Keys::of(name).token, &(to.get() - 1).to_string());
-        // A majority is enough: whoever acquires asks a majority as well.
+        // A majority is enough: whoever acquires asks a majority as well, and so does whoever gives a node its floor.
         let lifted = self.all("lift the token", |_, session| async move {
-            let reply = session.connection.run(&script::LIFT, &[key], &[below]).await;
+            let keys = [&**key, keys::GREATEST, keys::FLOOR, keys::IDLE];
+            let reply = session.connection.run(&script::NODE_LIFT, &keys, &[below]).await;
             reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
         });
         lifted.await.map(drop)

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fencepost_core::{AcquireRequest, Error, ErrorKind, FencingToken, HolderId, LockName, Result, Wait};
 
@@ -20,14 +21,23 @@ use crate::session::{Session, lock, lost_touch, refuse, unexpected};
 pub(super) struct Waiter {
     pub(super) id: HolderId,
     id_text: String,
-    /// Its place in the queue of each node that was asked; empty as long as it is not known.
-    places: Vec<Mutex<Option<String>>>,
+    /// Its place in every queue: when it came, by its own clock. Places that each node gave for itself would differ from node to
+    /// node, and every release would be a split vote.
+    place: String,
+    /// Whether it may stand in the queue of a node.
+    may_wait: Vec<AtomicBool>,
 }
 
 impl Waiter {
+    /// Whether it may stand in the queue of a node.
+    pub(super) fn may_wait(&self, node: usize) -> bool {
+        self.may_wait[node].load(Ordering::Relaxed)
+    }
+
     pub(super) fn new(id: HolderId, nodes: &Nodes) -> Arc<Self> {
-        let places = nodes.all().iter().map(|_| Mutex::default()).collect();
-        Arc::new(Self { id, id_text: id.to_string(), places })
+        let may_wait = nodes.all().iter().map(|_| AtomicBool::new(false)).collect();
+        let place = nodes.clock().wall_micros().to_string();
+        Arc::new(Self { id, id_text: id.to_string(), place, may_wait })
     }
 }
 
@@ -58,6 +68,10 @@ struct Trace {
     unanswered: usize,
     /// Whether a request may still be on its way, on a connection that is broken.
     is_late: bool,
+    /// How many requests that fill it in are under way. Those go on by themselves, and so may be sent after its end.
+    filling: usize,
+    /// Whether it has been asked to forget the candidate, so that nothing more may be sent.
+    is_leaving: bool,
     /// Whether it was asked to free the lock and may have done so.
     may_be_free: bool,
     /// Why the last request has failed.
@@ -113,7 +127,12 @@ impl Candidate {
             ttl_ms: String::new(),
             at_least_ms: String::new(),
             alive_for_ms: String::new(),
-            traces: nodes.all().iter().map(|_| Mutex::default()).collect(),
+            // What the other process has sent may still be on its way, and if it lives it must not fill in the lock again.
+            traces: nodes
+                .all()
+                .iter()
+                .map(|_| Mutex::new(Trace { is_late: true, ..Trace::default() }))
+                .collect(),
             is_holder: AtomicBool::new(true),
         }
     }
@@ -121,13 +140,11 @@ impl Candidate {
     /// From now on it holds the lock, and its waiter waits nowhere any more.
     pub(super) fn hold(self: &Arc<Self>) {
         self.is_holder.store(true, Ordering::Relaxed);
-        let has_place =
-            |place: &Mutex<Option<String>>| lock(place).as_ref().is_some_and(|place| !place.is_empty());
-        if !self.waiter.places.iter().any(has_place) {
-            return;
-        }
-        for trace in &self.traces {
+        for (trace, may_wait) in self.traces.iter().zip(&self.waiter.may_wait) {
             let Some(connection) = lock(trace).asked_on.clone() else { continue };
+            if !may_wait.swap(false, Ordering::Relaxed) {
+                continue;
+            }
             let candidate = Arc::clone(self);
             self.nodes.clock().serve(async move {
                 let keys = [&*candidate.keys.queue, &candidate.keys.waiters];
@@ -156,7 +173,6 @@ impl Candidate {
     }
 
     async fn ask_to_lock(&self, node: usize) -> Result<Reply> {
-        let place = lock(&self.waiter.places[node]).get_or_insert_default().clone();
         let tombstone = self.keys.tombstone(self.holder);
         let keys = &self.keys;
         let keys = [
@@ -169,7 +185,11 @@ impl Candidate {
             keys::FLOOR,
             keys::IDLE,
         ];
-        let alive_for = if self.is_holder.load(Ordering::Relaxed) { "0" } else { &self.alive_for_ms };
+        let is_holder = self.is_holder.load(Ordering::Relaxed);
+        let alive_for = if is_holder { "0" } else { &self.alive_for_ms };
+        if alive_for != "0" {
+            self.waiter.may_wait[node].store(true, Ordering::Relaxed);
+        }
         let arguments = [
             &*self.holder_text,
             &self.ttl_ms,
@@ -177,24 +197,38 @@ impl Candidate {
             &self.nodes.all()[node].server.shared.process,
             &self.owner,
             alive_for,
-            &place,
+            &self.waiter.place,
             &self.waiter.id_text,
         ];
-        let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await?;
-        self.read_lock(node, &reply)
+        if is_holder {
+            lock(&self.traces[node]).filling += 1;
+        }
+        let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await;
+        if is_holder {
+            lock(&self.traces[node]).filling -= 1;
+        }
+        let reply = read_lock(&reply?)?;
+        // It stands in the queue only where somebody else has the lock.
+        if !matches!(reply, Reply::Busy { .. }) {
+            self.waiter.may_wait[node].store(false, Ordering::Relaxed);
+        }
+        Ok(reply)
     }
 
     async fn propose(&self, node: usize, token: FencingToken) -> Result<Reply> {
         let token = token.to_string();
         let keys = &self.keys;
         let keys = [keys::INCARNATION, &keys.lock, &keys.token, keys::GREATEST, keys::FLOOR, keys::IDLE];
-        let arguments = [&*self.holder_text, &token, &self.ttl_ms];
+        let is_filled_in = if self.is_holder.load(Ordering::Relaxed) { "1" } else { "0" };
+        let arguments = [&*self.holder_text, &token, &self.ttl_ms, is_filled_in];
         let reply = self.grant(node, &script::NODE_PROPOSE, &keys, &arguments).await?;
         let (what, rest) = split(&reply)?;
         match what {
             "ACK" => Ok(Reply::Acked),
             "STALE" => Ok(Reply::Stale { counter: counter(rest) }),
             "NOLOCK" => Ok(Reply::NoLock),
+            "QUARANTINE" => Ok(Reply::Quarantined { ready_in: ms(rest.first()) }),
+            "UNSEEDED" => Ok(Reply::Unseeded),
             _ => Err(unexpected("node_propose.lua", &reply)),
         }
     }
@@ -233,6 +267,9 @@ impl Candidate {
     ) -> Result<resp::Reply> {
         {
             let mut trace = lock(&self.traces[node]);
+            if trace.is_leaving {
+                return Err(crate::session::unavailable("it is not wanted any more"));
+            }
             let is_another = trace.asked_on.as_ref().is_some_and(|asked| !asked.is(&session.connection));
             trace.is_late |= is_another && trace.unanswered > 0;
             trace.asked_on = Some(session.connection.clone());
@@ -248,31 +285,13 @@ impl Candidate {
         reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
     }
 
-    fn read_lock(&self, node: usize, reply: &resp::Reply) -> Result<Reply> {
-        let (what, rest) = split(reply)?;
-        let ms = |index: usize| {
-            let ms = rest.get(index).and_then(resp::Reply::number).unwrap_or_default();
-            std::time::Duration::from_millis(ms.max(0).unsigned_abs())
-        };
-        Ok(match what {
-            "GRANT" => Reply::Granted { counter: counter(rest) },
-            "BUSY" => {
-                let place = rest.get(1).and_then(resp::Reply::text).unwrap_or_default();
-                *lock(&self.waiter.places[node]) = Some(place.to_owned());
-                Reply::Busy { remaining: Some(ms(0)), counter: None }
-            }
-            "QUARANTINE" => Reply::Quarantined { ready_in: ms(0) },
-            "UNSEEDED" => Reply::Unseeded,
-            "CANCELLED" => Reply::Cancelled,
-            _ => return Err(unexpected("node_lock.lua", reply)),
-        })
-    }
-
     /// Has a node forget the candidate for good; how many locks it has freed by that.
     pub(super) async fn leave(self: Arc<Self>, node: usize, going: Going) -> Result<bool> {
         let (unanswered, mut is_late) = {
-            let may_be_queued = lock(&self.waiter.places[node]).is_some();
-            let trace = lock(&self.traces[node]);
+            let may_be_queued = self.waiter.may_wait[node].load(Ordering::Relaxed);
+            let mut trace = lock(&self.traces[node]);
+            trace.is_leaving = true;
+            trace.is_late |= trace.filling > 0;
             let nothing_is_left = match going {
                 Going::Withdraws => trace.asked_on.is_none(),
                 Going::Cancels => trace.asked_on.is_none() && !may_be_queued,
@@ -284,10 +303,12 @@ impl Candidate {
             (trace.asked_on.clone().filter(|_| trace.unanswered > 0), trace.is_late)
         };
         let session = self.nodes.session(node).await?;
+        let was_unanswered = unanswered.is_some();
         is_late |= unanswered.is_some_and(|asked| !asked.is(&session.connection));
         let for_long = if is_late { self.nodes.options().max_ttl.as_millis() } else { 0 }.to_string();
         let tombstone = self.keys.tombstone(self.holder);
         let keys = [&*self.keys.lock, &self.keys.queue, &self.keys.waiters, &tombstone];
+        let without_token = record::beginning_without_token(self.holder);
         let (script, keys, who) = match going {
             Going::Withdraws => (&script::NODE_WITHDRAW, &[keys[0], keys[3]][..], self.holder_text.clone()),
             Going::Cancels => (&script::NODE_CANCEL, &keys[..], self.holder_text.clone()),
@@ -295,7 +316,13 @@ impl Candidate {
                 (&script::NODE_RELEASE, &keys[..], record::beginning(self.holder, token))
             }
         };
-        let reply = session.connection.run(script, keys, &[&who, &for_long, &self.waiter.id_text]).await;
+        let arguments = [&*who, &for_long, &self.waiter.id_text, &without_token];
+        // Where replies get lost, that a script is not known would never be heard.
+        let reply = if is_late || was_unanswered {
+            session.connection.run_in_full(script, keys, &arguments).await
+        } else {
+            session.connection.run(script, keys, &arguments).await
+        };
         let mut trace = lock(&self.traces[node]);
         if let Err(broken) = &reply {
             trace.is_late = true;
@@ -307,6 +334,27 @@ impl Candidate {
         // Our own request, sent once more after its answer was lost, finds nothing.
         Ok(reply == resp::Reply::Integer(1) || may_be_free)
     }
+}
+
+fn ms(reply: Option<&resp::Reply>) -> Duration {
+    let ms = reply.and_then(resp::Reply::number).unwrap_or_default();
+    Duration::from_millis(ms.max(0).unsigned_abs())
+}
+
+fn read_lock(reply: &resp::Reply) -> Result<Reply> {
+    let (what, rest) = split(reply)?;
+    Ok(match what {
+        "GRANT" => Reply::Granted { counter: counter(rest) },
+        // One who has no token yet either gets it within an instant, or makes room.
+        "BUSY" if rest.get(4).and_then(resp::Reply::number) == Some(1) => {
+            Reply::Busy { remaining: Some(Duration::ZERO), counter: None }
+        }
+        "BUSY" => Reply::Busy { remaining: Some(ms(rest.first())), counter: None },
+        "QUARANTINE" => Reply::Quarantined { ready_in: ms(rest.first()) },
+        "UNSEEDED" => Reply::Unseeded,
+        "CANCELLED" => Reply::Cancelled,
+        _ => return Err(unexpected("node_lock.lua", reply)),
+    })
 }
 
 fn split(reply: &resp::Reply) -> Result<(&str, &[resp::Reply])> {

@@ -16,13 +16,13 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
 use super::candidate::{Candidate, Going};
-use super::exchange::Exchange;
+use super::exchange::{Exchange, stragglers_most};
 use crate::leases::{Held, gone};
-use crate::quorum::{Cancellation, Event, Granted, Reply, Request, Tenure, Terms, Verdict};
+use crate::quorum::{Cancellation, Event, Reply, Request, Tenure, Terms, Verdict};
 use crate::session::lock;
 
-/// How long a release waits for the nodes beyond a majority.
-const STRAGGLERS_MOST: Duration = Duration::from_millis(50);
+/// How long the nodes beyond a majority are heard out after a renewal, as a part of the ttl; the next renewal asks them anew.
+const HEAR_OUT_PART: u32 = 4;
 
 /// A lock that is held on a majority of the nodes. Dropped without a release it stays taken until its ttl has run out.
 pub(super) struct RedlockClaim {
@@ -30,8 +30,9 @@ pub(super) struct RedlockClaim {
     grant: Grant,
     terms: Terms,
     tenure: Tenure,
-    exchange: Exchange,
     is_lost: bool,
+    /// What a node has said who knows that the lease was taken away.
+    taken_away: Arc<Mutex<Option<Error>>>,
     revocations: Mutex<Vec<oneshot::Receiver<Error>>>,
 }
 
@@ -45,35 +46,45 @@ impl RedlockClaim {
     pub(super) fn new(
         candidate: Arc<Candidate>,
         terms: Terms,
-        granted: Granted,
-        exchange: Exchange,
+        tenure: Tenure,
         observer: Option<&Arc<dyn Observer>>,
     ) -> Self {
         candidate.hold();
         let (name, holder) = (candidate.name.clone(), candidate.holder);
-        let (token, ttl) = (granted.token, terms.ttl());
+        let (token, ttl, counted_from) = (tenure.token(), terms.ttl(), tenure.counted_from());
         let mut revocations = Vec::new();
-        for (index, node) in candidate.nodes.all().iter().enumerate() {
+        for node in candidate.nodes.all() {
             let (lost, revoked) = oneshot::channel();
             revocations.push(revoked);
-            // One node speaks for all where the observer is told something.
-            let observer = observer.filter(|_| index == 0).cloned();
+            let observer = observer.cloned();
             let keys = candidate.keys.clone();
             let held = Held { name: name.clone(), keys, token, ttl, observer, lost: Some(lost) };
             node.server.shared.leases.insert(holder, held);
         }
-        let slack = Some(granted.slack);
-        let grant = Grant { name, holder, token, ttl: Some(ttl), counted_from: granted.counted_from, slack };
-        let tenure = Tenure::new(terms, granted);
-        Self {
-            candidate,
-            grant,
-            terms,
-            tenure,
-            exchange,
-            is_lost: false,
-            revocations: Mutex::new(revocations),
+        let slack = Some(tenure.slack());
+        let grant = Grant { name, holder, token, ttl: Some(ttl), counted_from, slack };
+        let (taken_away, revocations) = (Arc::default(), Mutex::new(revocations));
+        Self { candidate, grant, terms, tenure, is_lost: false, taken_away, revocations }
+    }
+
+    /// How nodes are asked on behalf of this claim.
+    fn asking(&self) -> impl Fn(usize, Request) -> BoxFuture<'static, Option<Reply>> + Send + use<> {
+        let (candidate, ttl) = (Arc::clone(&self.candidate), self.terms.ttl());
+        let taken_away = Arc::clone(&self.taken_away);
+        move |node, request| {
+            let (candidate, taken_away) = (Arc::clone(&candidate), Arc::clone(&taken_away));
+            ask(candidate, taken_away, ttl, node, request).boxed()
         }
+    }
+
+    /// Hears out the nodes that have not answered a round which has succeeded without them. Those that do not have the lock
+    /// are filled in, for which they are asked twice more.
+    fn hear_out(&self, mut exchange: Exchange) {
+        let (mut tenure, asking) = (self.tenure.clone(), self.asking());
+        let (most, all) = (self.terms.ttl() / HEAR_OUT_PART, self.terms.quorum().nodes());
+        self.candidate.nodes.clock().serve(async move {
+            exchange.linger(most, all, &mut tenure, asking).await;
+        });
     }
 }
 
@@ -86,12 +97,24 @@ impl Drop for RedlockClaim {
 }
 
 /// Asks a node on behalf of a holder: renewals go together with those of others.
-async fn ask(candidate: Arc<Candidate>, ttl: Duration, node: usize, request: Request) -> Option<Reply> {
+async fn ask(
+    candidate: Arc<Candidate>,
+    taken_away: Arc<Mutex<Option<Error>>>,
+    ttl: Duration,
+    node: usize,
+    request: Request,
+) -> Option<Reply> {
     if request != Request::Renew {
         return candidate.ask(node, request).await;
     }
+    // Also that it is still another server than the other nodes.
+    candidate.nodes.session(node).await.ok()?;
     match candidate.nodes.all()[node].server.renew(candidate.holder, ttl).await {
         Ok(_) => Some(Reply::Renewed),
+        Err(error) if error.loss_reason() == Some(LossReason::Revoked) => {
+            *lock(&taken_away) = Some(error);
+            Some(Reply::Cancelled)
+        }
         Err(error) if error.kind() == ErrorKind::Lost => Some(Reply::Lost),
         Err(_) => None,
     }
@@ -107,11 +130,19 @@ impl Claim for RedlockClaim {
         if self.is_lost {
             return Err(lost());
         }
-        let (candidate, ttl, tenure) = (&self.candidate, self.terms.ttl(), &mut self.tenure);
-        let step = |now, event| tenure.step(now, event);
-        let asking = |node, request| ask(Arc::clone(candidate), ttl, node, request);
-        match self.exchange.drive(Event::Began, step, asking).await {
-            Verdict::Renewed { counted_from } => Ok(Renewal { ttl: Some(ttl), counted_from }),
+        let (mut exchange, asking) = (Exchange::new(self.candidate.nodes.clock().clone()), self.asking());
+        let tenure = &mut self.tenure;
+        let verdict = exchange.drive(Event::Began, |now, event| tenure.step(now, event), asking).await;
+        // Whichever node says so: whoever took it away was told that it is done.
+        if let Some(error) = lock(&self.taken_away).clone() {
+            self.is_lost = true;
+            return Err(error);
+        }
+        match verdict {
+            Verdict::Renewed { counted_from } => {
+                self.hear_out(exchange);
+                Ok(Renewal { ttl: Some(self.terms.ttl()), counted_from })
+            }
             Verdict::Unconfirmed => {
                 let what =
                     format!("fewer than {} of the nodes have confirmed it", self.terms.quorum().majority());
@@ -160,14 +191,17 @@ fn lost() -> Error {
 
 /// Gives a lease back on all nodes. Waits for a majority and a little longer; the rest is asked in the background.
 ///
+/// # Cancel safety
+/// A dropped call may or may not have given it back; nodes that were not asked keep it until its ttl is over.
+///
 /// # Errors
 /// `Lost` when so many nodes did not know it any more that no majority can have.
 pub(super) async fn release(candidate: &Arc<Candidate>, terms: Terms, token: FencingToken) -> Result<()> {
     let (quorum, clock) = (terms.quorum(), candidate.nodes.clock());
     let (said, mut heard) = mpsc::unbounded();
-    let leaving = leave_all(candidate, terms, Going::Releases(token), Some(said)).boxed();
+    let mut leaving = Some(leave_all(candidate, terms, Going::Releases(token), Some(said)).boxed());
     let (mut freed, mut strange, mut give_up_at) = (0, 0, None);
-    let mut leaving = Some(leaving);
+    let began = clock.now();
     loop {
         let rest = leaving.as_mut().map_or_else(|| pending().boxed(), |rest| rest.boxed());
         match until(clock, give_up_at, race(heard.next(), rest)).await {
@@ -177,11 +211,13 @@ pub(super) async fn release(candidate: &Arc<Candidate>, terms: Terms, token: Fen
             Some(Raced::Second(())) => leaving = None,
             Some(Raced::First(None)) | None => break,
         }
-        if freed + strange == quorum.nodes() {
-            break;
-        }
         if freed >= quorum.majority() || strange > quorum.minority() {
-            give_up_at = give_up_at.or_else(|| Some(clock.now().after(STRAGGLERS_MOST)));
+            // The others are asked again when they can be reached.
+            if freed + strange >= candidate.nodes.promising() {
+                break;
+            }
+            let now = clock.now();
+            give_up_at = give_up_at.or_else(|| Some(now.after(stragglers_most(now.since(began)))));
         }
     }
     if let Some(rest) = leaving {

@@ -1,13 +1,26 @@
 //! Drives a machine of the quorum: sends what it asks for, and tells it what comes back and when time is up.
 
 use std::future::{Future, pending};
+use std::time::Duration;
 
 use fencepost_core::{Clock, Moment, until};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-use crate::quorum::{Action, Event, Reply, Request, Round};
+use crate::quorum::{Action, Event, Reply, Request, Round, Tenure};
+
+/// How long it is waited for the nodes beyond a majority, which took `took`: as long again, within bounds. Nodes that are well
+/// answer in that time, and one that is down costs little.
+pub(super) fn stragglers_most(took: Duration) -> Duration {
+    (took * 2).clamp(STRAGGLERS_LEAST, STRAGGLERS_MOST)
+}
+
+/// A busy machine takes so long to answer.
+const STRAGGLERS_LEAST: Duration = Duration::from_millis(5);
+
+/// More would hold up everybody.
+const STRAGGLERS_MOST: Duration = Duration::from_millis(50);
 
 /// The requests that are under way, and the moments that a machine waits for.
 pub(super) struct Exchange {
@@ -47,6 +60,32 @@ impl Exchange {
                 }
             }
             event = self.next().await;
+        }
+    }
+
+    /// Hears out the nodes that have not answered a round which has succeeded without them: until the lease rests on `enough` of
+    /// them, and for `most` at the longest.
+    ///
+    /// # Cancel safety
+    /// What was sent stays sent.
+    pub(super) async fn linger<F>(
+        &mut self,
+        most: Duration,
+        enough: usize,
+        tenure: &mut Tenure,
+        ask: impl Fn(usize, Request) -> F,
+    ) where
+        F: Future<Output = Option<Reply>> + Send + 'static,
+    {
+        let clock = self.clock.clone();
+        let end = Some(clock.now().after(most));
+        while tenure.members().len() < enough {
+            let Some(Some(event)) = until(&clock, end, self.calls.next()).await else { return };
+            for action in tenure.step(clock.now(), event) {
+                if let Action::Send { node, round, request } = action {
+                    self.send(node, round, ask(node, request));
+                }
+            }
         }
     }
 

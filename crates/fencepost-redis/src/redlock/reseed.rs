@@ -62,9 +62,14 @@ async fn read_all(nodes: &Nodes) -> Vec<(Reading, Option<Session>)> {
 
 async fn read(nodes: &Nodes, node: usize) -> Result<(Reading, Session)> {
     let session = nodes.session(node).await?;
-    let reply = session.connection.run(&script::NODE_READ, &[keys::GREATEST, keys::FLOOR], &[]).await;
+    let keys = [keys::GREATEST, keys::FLOOR, keys::INCARNATION];
+    let reply = session.connection.run(&script::NODE_READ, &keys, &[&session.incarnation.record]).await;
     let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
-    let [now, greatest] = reply.list() else { return Err(unexpected("node_read.lua", &reply)) };
+    let [now, greatest] = reply.list() else {
+        // What a node that was emptied behind an open connection says of its tokens is no witness for another one.
+        nodes.all()[node].server.granting().learn_anew(&session).await?;
+        return Err(unexpected("node_read.lua", &reply));
+    };
     let max = greatest.text().and_then(|token| token.parse().ok());
     let left = session.incarnation.ready_at_ms - now.number().unwrap_or_default();
     let reading = if left > 0 {

@@ -37,7 +37,9 @@ impl Watched {
         self.primary.kill();
         let port = self.replica.port();
         wait_until("the replica is the primary", || {
-            self.replica.info("replication", "role").as_deref() == Some("master")
+            // A Sentinel kills all connections of the server that it promotes, perhaps this one too.
+            let role = self.replica.client().and_then(|mut client| client.command(&["ROLE"]));
+            role.is_ok_and(|role| role.array()[0].text() == "master")
                 && self.sentinels.iter().all(|sentinel| sentinel.primary_port() == port)
         });
     }

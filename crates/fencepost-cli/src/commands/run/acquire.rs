@@ -69,8 +69,9 @@ async fn persistently(locks: &[Lock], patience: Wait, printer: Printer) -> Resul
             Err(error) if error.kind() == ErrorKind::Unavailable => error,
             outcome => return outcome,
         };
-        // A backend that loses touch while it waits has tried for as long itself, and kept its place.
-        if clock.now().since(tried_at) >= UNREACHABLE_FOR {
+        // A backend that loses touch while it waits has tried for as long itself, and kept its place. Of a set nobody knows which
+        // lock was waited for.
+        if locks.len() == 1 && clock.now().since(tried_at) >= UNREACHABLE_FOR {
             return Err(error);
         }
         let first = failing_since;

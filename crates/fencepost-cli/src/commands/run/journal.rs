@@ -125,14 +125,17 @@ impl Reporter {
 }
 
 impl Reporter {
-    /// Tells `tell` what the backend has noticed so far, at each call.
+    /// Tells `tell` what the backend has noticed so far, at each call. What else was heard is kept for later.
     pub(super) fn notices(&self, mut tell: impl FnMut(&LockName, &str)) -> impl FnMut() {
         move || {
+            let mut others = Vec::new();
             for (lock, event) in self.take() {
-                if let Event::Noticed { what } = event {
-                    tell(&lock, &what);
+                match event {
+                    Event::Noticed { what } => tell(&lock, &what),
+                    event => others.push((lock, event)),
                 }
             }
+            self.heard.lock().unwrap_or_else(PoisonError::into_inner).splice(0..0, others);
         }
     }
 }
