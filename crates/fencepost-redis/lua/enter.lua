@@ -63,7 +63,10 @@ local function enter(time, now)
     end
     if ARGV[9] == '' or not place then
       place = ARGV[9] ~= '' and ARGV[9] or next_place()
-      redis.call('ZADD', KEYS[4], place, ARGV[10])
+      if redis.call('ZADD', KEYS[4], 'NX', place, ARGV[10]) == 0 then
+        -- The answer that told it its place was lost.
+        place = redis.call('ZSCORE', KEYS[4], ARGV[10])
+      end
     end
     since = since or time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
     local alive_until = string.format('%.0f', now + ARGV[8])
@@ -76,8 +79,8 @@ local function enter(time, now)
   return {'BUSY', redis.call('PTTL', KEYS[2]), tostring(place), rank, now, is_attempt}
 end
 
--- Writes the lock's record, with an expiry by the same command: the ttl, or where the holder is certain the time for which it is to be
--- kept if that is longer.
+-- Writes the lock's record, with an expiry by the same command: the ttl, or, where the holder is certain, the time for which it is
+-- to be kept if that is longer.
 local function write_record(time, now, token, is_certain)
   local keep, rest = tonumber(ARGV[4]), '0'
   if ARGV[5] ~= '0' then

@@ -1,8 +1,8 @@
 -- What ends a hold does with the lock: reserves it for the first waiter that lives, or leaves it free. Stands before the
 -- scripts that need it.
 --
--- lock, queue, waiters: the keys. It publishes on fencepost:p:<process>, a channel of each process. now: the server's time in milliseconds. CLAIM_MS: how long a reservation lasts.
--- Result: the record of the reservation, or false when the lock is free.
+-- lock, queue, waiters: the keys. now: the server's time in milliseconds. CLAIM_MS: how long a reservation lasts.
+-- Result: the record of the reservation, or false when the lock is free. Waiters are told on the channels fencepost:p:<process>.
 --
 -- A waiter whose process does not listen any more is passed over at once, because PUBLISH says that nobody received it. One
 -- that is stopped is counted as a receiver: its reservation ends by itself, and the one behind it has been told to look then.

@@ -13,6 +13,7 @@ use crate::endpoint::{Endpoint, Options};
 use crate::keys::Keys;
 use crate::look::{BATCH, look, names};
 use crate::queue;
+use crate::quorum::GREATEST_TOKEN;
 use crate::resp::Reply;
 use crate::script::{self, Script};
 use crate::server::Server;
@@ -28,9 +29,6 @@ pub const PROFILE: Profile = Profile::weakest("redis")
     .quarantine(true)
     .revocable()
     .rests();
-
-/// The greatest token that Redis counts exactly.
-const GREATEST_TOKEN: u64 = (1 << 53) - 1;
 
 /// Locks on one Redis, wherever it is.
 #[derive(Clone, Debug)]
@@ -74,6 +72,18 @@ impl RedisBackend {
             Err(broken) => Err(lost_touch(&broken)),
         }
     }
+}
+
+/// The token below `to`, as the scripts are told it.
+///
+/// # Errors
+/// `InvalidArgument` above the greatest token that Redis counts exactly.
+pub(crate) fn below(to: FencingToken, name: &LockName) -> Result<String> {
+    if to.get() > GREATEST_TOKEN {
+        let what = format!("{to} is above 2^53-1, the greatest token that Redis counts exactly");
+        return Err(Error::new(ErrorKind::InvalidArgument, "lift the token", what).on(name));
+    }
+    Ok((to.get() - 1).to_string())
 }
 
 impl fmt::Display for RedisBackend {
@@ -127,11 +137,7 @@ impl Backend for RedisBackend {
     }
 
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
-        if to.get() > GREATEST_TOKEN {
-            let what = format!("{to} is above 2^53-1, the greatest token that Redis counts exactly");
-            return Err(Error::new(ErrorKind::InvalidArgument, "lift the token", what).on(name));
-        }
-        let below = (to.get() - 1).to_string();
+        let below = below(to, name)?;
         let keys = Keys::of(name);
         self.change("lift the token", &script::LIFT, &[&keys.token], &[&below]).await.map(drop)
     }

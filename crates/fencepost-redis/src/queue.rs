@@ -22,13 +22,13 @@ use crate::server::{ALIVE_FOR, Attended, Note, Server};
 use crate::session::{REFUSED_PAUSE, Session, lost_touch, refuse, refused, unexpected};
 
 /// How long a server that broke off is tried to be reached before a wait ends.
-const RECONNECT_MOST: Duration = Duration::from_secs(5);
+pub(crate) const RECONNECT_MOST: Duration = Duration::from_secs(5);
 
 /// How soon a connection breaks that was broken before.
 const STALE_MOST: Duration = Duration::from_millis(250);
 
 /// How long the first try may take, also where less is left to wait.
-const ONE_TRY_MOST: Duration = Duration::from_secs(1);
+pub(crate) const ONE_TRY_MOST: Duration = Duration::from_secs(1);
 
 /// How long a reservation lasts (`hand_over.lua`), and what is added so that it is over then.
 const CLAIM_AND_MORE: Duration = Duration::from_millis(1_005);

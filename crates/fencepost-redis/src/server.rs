@@ -158,9 +158,12 @@ impl Server {
     /// meanwhile is asked for.
     async fn stay_in_touch(self) {
         while !self.shared.leases.is_empty() {
-            if self.session().await.is_ok() {
-                self.look_after_all();
-                break;
+            let Ok(session) = self.session().await else { continue };
+            self.shared.is_looked_after.store(false, Ordering::SeqCst);
+            // One that broke before that has started nobody else.
+            let goes_on = !session.connection.is_open();
+            if !goes_on || self.shared.is_looked_after.swap(true, Ordering::SeqCst) {
+                return self.look_after_all();
             }
         }
         self.shared.is_looked_after.store(false, Ordering::SeqCst);

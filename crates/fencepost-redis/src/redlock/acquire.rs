@@ -15,17 +15,12 @@ use super::candidate::{Candidate, Going, Waiter, worst};
 use super::claim::{RedlockClaim, leave_all};
 use super::exchange::{Exchange, stragglers_most};
 use super::nodes::Nodes;
+use crate::queue::{ONE_TRY_MOST, RECONNECT_MOST};
 use crate::quorum::{
     self, Answer, Event, Granted, NodeSet, Outcome, Refusal, Reply, Tenure, Terms, Why, back_off,
 };
 use crate::server::{Attended, Note};
 use crate::session::unavailable;
-
-/// How long nodes that cannot be reached are tried before a wait ends.
-const RECONNECT_MOST: Duration = Duration::from_secs(5);
-
-/// How long the first attempt may take, also where less is left to wait.
-const ONE_TRY_MOST: Duration = Duration::from_secs(1);
 
 /// How long a reservation of a node lasts (`claim_among_others.lua`), and what is added so that it is over then.
 const CLAIM_AND_MORE: Duration = Duration::from_millis(255);
@@ -164,12 +159,11 @@ impl Waiting<'_> {
             Why::Unreachable => worst(errors).map_or(ErrorKind::Unavailable, |error| error.kind()),
         };
         let what = format!("{}: {}", reason(refusal.why), self.answers(&refusal.answers));
-        let error = Error::new(kind, "acquire the lock", what);
+        let error = Error::new(kind, "acquire the lock", what.clone());
         if let (Why::Quarantined, false, Some(observer)) =
             (refusal.why, self.has_told, &self.request.observer)
         {
             self.has_told = true;
-            let what = format!("{}: {}", reason(refusal.why), self.answers(&refusal.answers));
             observer.observe(&self.request.name, &Noticed { what });
         }
         self.standing = Some(error.clone());

@@ -17,10 +17,11 @@ use super::candidate::{Candidate, worst};
 use super::claim;
 use super::nodes::Nodes;
 use super::view::merged;
+use crate::backend::below;
 use crate::endpoint::Options;
 use crate::keys::{self, Keys};
 use crate::look::{BATCH, look, names};
-use crate::quorum::{GREATEST_TOKEN, Terms};
+use crate::quorum::Terms;
 use crate::resp::Reply;
 use crate::script;
 use crate::session::{Session, lost_touch, refuse};
@@ -172,11 +173,7 @@ impl Backend for RedlockBackend {
     }
 
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
-        if to.get() > GREATEST_TOKEN {
-            let what = format!("{to} is above 2^53-1, the greatest token that Redis counts exactly");
-            return Err(Error::new(ErrorKind::InvalidArgument, "lift the token", what).on(name));
-        }
-        let (key, below) = (&Keys::of(name).token, &(to.get() - 1).to_string());
+        let (key, below) = (&Keys::of(name).token, &below(to, name)?);
         // A majority is enough: whoever acquires asks a majority as well, and so does whoever gives a node its floor.
         let lifted = self.all("lift the token", |_, session| async move {
             let keys = [&**key, keys::GREATEST, keys::FLOOR, keys::IDLE];

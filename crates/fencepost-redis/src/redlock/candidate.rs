@@ -285,7 +285,7 @@ impl Candidate {
         reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
     }
 
-    /// Has a node forget the candidate for good; how many locks it has freed by that.
+    /// Has a node forget the candidate for good; whether it has freed the lock by that.
     pub(super) async fn leave(self: Arc<Self>, node: usize, going: Going) -> Result<bool> {
         let (unanswered, mut is_late) = {
             let may_be_queued = self.waiter.may_wait[node].load(Ordering::Relaxed);

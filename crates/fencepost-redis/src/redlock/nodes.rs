@@ -40,7 +40,7 @@ struct Shared {
     /// Whether all of them have been waited for once.
     has_connected: AtomicBool,
     /// When somebody last looked whether a node waits for its floor.
-    pub(super) reseeded_at: Mutex<Option<Moment>>,
+    reseeded_at: Mutex<Option<Moment>>,
 }
 
 /// What is known of one node.
