@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencepost_core::{ErrorKind, LossReason, Revoked, Status};
-use fencepost_testkit::servers::wait_until;
+use fencepost_testkit::servers::{Reply, wait_until};
 
 use super::nodes::{AT_ONCE, LIMIT, Nodes, give, lock, ms, now, state, take, within};
 
@@ -79,4 +79,25 @@ fn revocation_whose_message_is_lost_is_heard_of_at_the_next_renewal() {
     assert!(loss.to_string().contains("by hand"), "{loss}");
     wait_until("the lock is free", || state(&theirs, "a").status == Status::Free);
     assert!((0..5).all(|node| nodes.record(node, "a").is_none() || nodes.left(node, "a") < ms(1)));
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn lift_lowers_no_token_and_counts_where_an_emptied_node_gets_its_floor() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.locks(AT_ONCE);
+    let lease = take(&lock(&locks, "a", TTL));
+    let high = lease.token().get() + 5_000_000_000_000;
+    give(lease);
+    for to in [high, 2] {
+        within(LIMIT, "lifting", locks.lift("a", to.try_into().unwrap())).expect("all answer");
+        let lifted = nodes.servers.iter().filter(|server| match server.command(&["GET", "fencepost:max"]) {
+            Reply::Text(greatest) => greatest.parse::<u64>().expect("it is a token") >= high - 1,
+            _ => false,
+        });
+        assert!(lifted.count() >= 3, "a majority has to know it as a token that was given");
+    }
+    let lease = take(&lock(&locks, "a", TTL));
+    assert!(lease.token().get() >= high, "{}", lease.token());
+    give(lease);
 }
