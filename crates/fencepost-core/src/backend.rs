@@ -134,6 +134,9 @@ pub struct AcquireRequest {
     pub at_least: Option<Duration>,
     /// How long to wait.
     pub wait: Wait,
+    /// The holders of the locks that this one is acquired together with, which are held already: one session of the store can
+    /// carry the whole set.
+    pub beside: Vec<HolderId>,
     /// Who is told what the backend notices beside the lease.
     pub observer: Option<Arc<dyn Observer>>,
 }

@@ -208,7 +208,7 @@ impl Lock {
     /// [`ErrorKind::Contended`] when the wait is over; [`ErrorKind::Stale`] when a fence has seen a greater token;
     /// [`ErrorKind::Indeterminate`] when the store may have granted it to nobody who knows.
     pub async fn acquire(&self) -> Result<Lease> {
-        self.acquire_within(self.shortest(Wait::Forever)).await
+        self.acquire_within(self.shortest(Wait::Forever), Vec::new()).await
     }
 
     /// Takes the lock if it is free; `None` if it is not.
@@ -216,7 +216,7 @@ impl Lock {
     /// # Cancel safety
     /// Dropping the call leaves no holder behind.
     pub async fn try_acquire(&self) -> Result<Option<Lease>> {
-        match self.acquire_within(Wait::No).await {
+        match self.acquire_within(Wait::No, Vec::new()).await {
             Ok(lease) => Ok(Some(lease)),
             Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
             Err(error) => Err(error),
@@ -273,7 +273,8 @@ impl Lock {
         let wait = locks.iter().fold(wait, |wait, lock| lock.shortest(wait));
         let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(locks.len());
         for index in order {
-            match acquire_beside(&leases, locks[index].acquire_within(wait)).await {
+            let holders = leases.iter().map(|(_, lease)| lease.holder()).collect();
+            match acquire_beside(&leases, locks[index].acquire_within(wait, holders)).await {
                 Ok(lease) => leases.push((index, lease)),
                 Err(error) => {
                     release_all(leases.into_iter().map(|(_, lease)| lease).collect()).await;
@@ -299,7 +300,7 @@ impl Lock {
         (self.locks.to_string(), &self.name)
     }
 
-    async fn acquire_within(&self, wait: Wait) -> Result<Lease> {
+    async fn acquire_within(&self, wait: Wait, beside: Vec<HolderId>) -> Result<Lease> {
         self.refuse_what_cannot_be().map_err(|error| error.on(&self.name))?;
         let clock = self.locks.0.clock();
         clock.start().map_err(|error| error.on(&self.name))?;
@@ -310,6 +311,7 @@ impl Lock {
             ttl: self.ttl,
             at_least: self.at_least,
             wait,
+            beside,
             observer: self.observer.clone(),
         };
         let claim = self.locks.0.acquire(&request).await.map_err(|error| error.on(&self.name))?;

@@ -105,6 +105,11 @@ impl NamePrefix {
         Self(prefix.into())
     }
 
+    /// The prefix itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Whether `name` begins with it.
     pub fn matches(&self, name: &LockName) -> bool {
         name.as_str().starts_with(&self.0)

@@ -232,6 +232,7 @@ mod tests {
             label: String::new(),
             ttl: Duration::from_secs(30),
             at_least: None,
+            beside: Vec::new(),
             wait: Wait::No,
             observer: None,
         };

@@ -13,6 +13,10 @@ pub use fencepost_file as file;
 #[cfg(feature = "redis")]
 pub use fencepost_redis as redis;
 
+/// Locks and fences in a Postgres database.
+#[cfg(feature = "postgres")]
+pub use fencepost_postgres as postgres;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors
@@ -38,6 +42,8 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         "redis" => Ok(Locks::new(redis::RedisBackend::from_url(url, clock.clone())?)),
         #[cfg(feature = "redis")]
         "redlock" => Ok(Locks::new(redis::redlock::RedlockBackend::from_url(url, clock.clone())?)),
+        #[cfg(feature = "postgres")]
+        "postgres" => Ok(Locks::new(postgres::PostgresBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
     }
 }
@@ -60,6 +66,8 @@ pub fn profiles() -> Vec<Profile> {
         redis::PROFILE,
         #[cfg(feature = "redis")]
         redis::redlock::PROFILE,
+        #[cfg(feature = "postgres")]
+        postgres::PROFILE,
         memory::PROFILE,
     ]
 }

@@ -132,6 +132,7 @@ impl<'a> Stage<'a> {
             label: LABEL.to_owned(),
             ttl: self.ttl(),
             at_least: None,
+            beside: Vec::new(),
             wait,
             observer: None,
         }

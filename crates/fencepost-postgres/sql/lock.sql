@@ -1,0 +1,225 @@
+-- Locks: what they are kept in, and the functions that grant them.
+--
+-- Keys of advisory locks: (1717923427, id) is the lock with that id, (1717923428, id) the door in front of it. Whoever
+-- writes a row of fencepost.lock stands in its door, or else row locks and advisory locks could form a cycle.
+-- The session's search_path is pg_catalog; no function here relies on it.
+
+-- What is installed. Logged: where it is there and the incarnation is not, the server has crashed.
+create table if not exists fencepost.installation (
+    one boolean primary key default true check (one),
+    version int not null,
+    -- The longest max_ttl that anybody has come with: so long may a lease last that the server has forgotten.
+    max_ttl_ms bigint not null default 0
+);
+
+-- Since when the server holds its locks. Unlogged: every crash, also of one backend alone, empties it, and so does a
+-- promotion; both lose all locks, and neither need change the start time.
+create unlogged table if not exists fencepost.incarnation (
+    one boolean primary key default true check (one),
+    started timestamptz not null,
+    ready_at timestamptz not null
+);
+
+create table if not exists fencepost.lock (
+    id int generated always as identity primary key,
+    name text collate "C" not null unique,
+    token bigint not null default 0,
+    -- `pid token granted_at ttl_ms holder label` of the grant that the token belongs to, and of the one before it.
+    who text,
+    was text,
+    rest_until timestamptz
+) with (fillfactor = 10);
+
+-- Who waits for longer than a moment. Rows of sessions that do not wait any more mean nothing.
+create unlogged table if not exists fencepost.waiter (
+    pid int primary key,
+    holder text not null,
+    label text not null,
+    since timestamptz not null
+);
+
+-- Why leases were taken away, the last one of each lock.
+create table if not exists fencepost.revocation (
+    id int primary key,
+    token bigint not null,
+    reason text not null
+);
+
+-- A first installation has forgotten no lease.
+do $$
+begin
+    insert into fencepost.installation (version) values (1) on conflict do nothing;
+    if found then
+        insert into fencepost.incarnation (started, ready_at)
+        values (pg_catalog.pg_postmaster_start_time(), pg_catalog.clock_timestamp())
+        on conflict do nothing;
+    end if;
+end $$;
+
+-- In how many milliseconds the server may grant again: 0 unless it has lost its locks since it was last asked.
+-- Atomic by the row of the incarnation: of two who find it missing one writes, and the other reads.
+create or replace function fencepost.ready_in(_max_ttl_ms bigint) returns bigint language plpgsql as $$
+declare
+    longest bigint;
+    ready timestamptz;
+begin
+    update fencepost.installation set max_ttl_ms = _max_ttl_ms where max_ttl_ms < _max_ttl_ms;
+    select ready_at into ready from fencepost.incarnation where started = pg_catalog.pg_postmaster_start_time();
+    if not found then
+        select max_ttl_ms into strict longest from fencepost.installation;
+        insert into fencepost.incarnation as i (started, ready_at) values (
+            pg_catalog.pg_postmaster_start_time(),
+            -- A thousandth for clocks that run at other rates, and something for the way.
+            pg_catalog.clock_timestamp() + (longest + longest / 1000 + 50) * interval '1 millisecond'
+        )
+        on conflict (one) do update set started = excluded.started, ready_at = excluded.ready_at
+        where i.started <> excluded.started;
+        select ready_at into strict ready from fencepost.incarnation;
+    end if;
+    return greatest(0, ceil(extract(epoch from ready - pg_catalog.clock_timestamp()) * 1000))::bigint;
+end $$;
+
+-- The id of a lock, made where there is none.
+create or replace function fencepost.lock_id(_name text) returns int language plpgsql as $$
+declare
+    found_id int;
+begin
+    loop
+        select l.id into found_id from fencepost.lock l where l.name = _name;
+        exit when found;
+        insert into fencepost.lock (name) values (_name) on conflict (name) do nothing returning id into found_id;
+        exit when found;
+    end loop;
+    return found_id;
+end $$;
+
+-- Gives back what this session has of one lock: after an error it may have been granted all the same.
+create or replace function fencepost.let_go(_id int) returns void language sql as $$
+    with held as materialized (
+        select classid::bigint::int as class
+        from pg_catalog.pg_locks
+        where locktype = 'advisory' and objsubid = 2 and granted
+            and database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+            and classid in (1717923427, 1717923428) and objid = _id and pid = pg_catalog.pg_backend_pid()
+    )
+    select pg_catalog.pg_advisory_unlock(class, _id) from held
+$$;
+
+-- Takes the lock if it is free and nobody stands in its door. The token; null if it is taken; -1 if the row is not that
+-- lock's; -2 if it rests. `_who` is ` ttl_ms holder label`. Atomic: the row is written under both locks, and the token is told after the commit.
+create or replace function fencepost.try_acquire(_id int, _name text, _who text, _rest_ms bigint) returns bigint
+language plpgsql as $$
+declare
+    drawn bigint;
+    micros bigint;
+begin
+    if not pg_catalog.pg_try_advisory_lock(1717923428, _id) then
+        return null;
+    end if;
+    if pg_catalog.pg_try_advisory_lock(1717923427, _id) then
+        micros := (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint;
+        update fencepost.lock l set
+            token = greatest(l.token + 1, micros),
+            was = l.who,
+            who = pg_catalog.pg_backend_pid() || ' ' || greatest(l.token + 1, micros) || ' ' || micros || _who,
+            rest_until = case when _rest_ms > 0
+                then pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond' end
+        where l.id = _id and l.name = _name and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
+        returning l.token into drawn;
+        if drawn is null then
+            drawn := case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
+            perform pg_catalog.pg_advisory_unlock(1717923427, _id);
+        end if;
+    end if;
+    perform pg_catalog.pg_advisory_unlock(1717923428, _id);
+    return drawn;
+end $$;
+
+-- Waits for the lock, at most twice the session's lock_timeout. Answers as try_acquire; null when that time is over.
+-- The one who stands in the door writes its token while the holder still works; nobody sees it before the commit, which
+-- comes with the grant. Order of tokens = order of the door = order of grants.
+create or replace function fencepost.wait_acquire(_id int, _name text, _who text, _rest_ms bigint) returns bigint
+language plpgsql as $$
+declare
+    drawn bigint;
+    micros bigint;
+begin
+    begin
+        perform pg_catalog.pg_advisory_lock(1717923428, _id);
+    exception when lock_not_available then
+        perform fencepost.let_go(_id);
+        return null;
+    end;
+    micros := (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint;
+    update fencepost.lock l set
+        token = greatest(l.token + 1, micros),
+        was = l.who,
+        who = pg_catalog.pg_backend_pid() || ' ' || greatest(l.token + 1, micros) || ' ' || micros || _who,
+        rest_until = null
+    where l.id = _id and l.name = _name and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
+    returning l.token into drawn;
+    if drawn is null then
+        drawn := case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
+        perform pg_catalog.pg_advisory_unlock(1717923428, _id);
+        return drawn;
+    end if;
+    if not pg_catalog.pg_try_advisory_lock(1717923427, _id) then
+        begin
+            perform pg_catalog.pg_advisory_lock(1717923427, _id);
+        exception when lock_not_available then
+            -- The token is never used; who holds the lock is told as before.
+            update fencepost.lock l set who = l.was where l.id = _id;
+            perform fencepost.let_go(_id);
+            return null;
+        end;
+    end if;
+    if _rest_ms > 0 then
+        update fencepost.lock l
+        set rest_until = pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond'
+        where l.id = _id;
+    end if;
+    perform pg_catalog.pg_advisory_unlock(1717923428, _id);
+    return drawn;
+end $$;
+
+-- How long the lock still rests, in milliseconds.
+create or replace function fencepost.rests_for(_id int) returns bigint language sql as $$
+    select greatest(0, ceil(extract(epoch from rest_until - pg_catalog.clock_timestamp()) * 1000))::bigint
+    from fencepost.lock where id = _id
+$$;
+
+-- The server's process behind this session if the session holds the lock, else null. It only looks: taking the lock
+-- once more would have to be undone once more.
+create or replace function fencepost.held_by(_id int) returns int language sql as $$
+    select pid
+    from pg_catalog.pg_locks
+    where locktype = 'advisory' and objsubid = 2 and granted
+        and database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+        and classid = 1717923427 and objid = _id and pid = pg_catalog.pg_backend_pid()
+$$;
+
+-- Makes the next token at least _below + 1. False when the door was taken for the session's lock_timeout.
+create or replace function fencepost.lift(_id int, _below bigint) returns boolean language plpgsql as $$
+begin
+    begin
+        perform pg_catalog.pg_advisory_lock(1717923428, _id);
+    exception when lock_not_available then
+        perform fencepost.let_go(_id);
+        return false;
+    end;
+    update fencepost.lock l set token = _below where l.id = _id and l.token < _below;
+    perform pg_catalog.pg_advisory_unlock(1717923428, _id);
+    return true;
+end $$;
+
+-- The server's process that holds the lock, if its grant has this token, and this holder where one is named, else null.
+create or replace function fencepost.holder_of(_id int, _token bigint, _holder text) returns int language sql as $$
+    select k.pid
+    from pg_catalog.pg_locks k join fencepost.lock l on l.id = _id
+    where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
+        and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+        and k.classid = 1717923427 and k.objid = _id
+        and pg_catalog.split_part(l.who, ' ', 1) = k.pid::text
+        and pg_catalog.split_part(l.who, ' ', 2) = _token::text
+        and (_holder is null or pg_catalog.split_part(l.who, ' ', 5) = _holder)
+$$;

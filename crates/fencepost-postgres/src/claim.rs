@@ -1,0 +1,124 @@
+//! A lease: a lock that a session on the server holds.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencepost_core::{Claim, Descriptor, Error, Grant, Handover, LossReason, Renewal, Result, until};
+use futures_util::future::BoxFuture;
+
+use crate::server::Server;
+use crate::session::Session;
+
+/// How long a holder that has lost its session asks why before it is told.
+const ASK_WHY_MOST: Duration = Duration::from_millis(300);
+
+/// How long a claim that was dropped may take to be given back before its session is closed.
+const GIVE_BACK_MOST: Duration = Duration::from_secs(2);
+
+/// A lock that is held. Dropped without a release it is given back in the background.
+#[derive(Debug)]
+pub(crate) struct PostgresClaim {
+    server: Server,
+    session: Arc<Session>,
+    id: i32,
+    grant: Grant,
+    is_released: bool,
+}
+
+impl PostgresClaim {
+    pub(crate) fn new(server: Server, session: Arc<Session>, id: i32, grant: Grant) -> Self {
+        session.locks.fetch_add(1, Ordering::Relaxed);
+        server.note_holder(grant.holder, &session);
+        Self { server, session, id, grant, is_released: false }
+    }
+
+    fn is_over(&self) -> Error {
+        Error::lost(LossReason::SessionEnded, "its session on the server has ended")
+    }
+}
+
+#[async_trait]
+impl Claim for PostgresClaim {
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    async fn renew(&mut self) -> Result<Renewal> {
+        let counted_from = self.server.clock().now();
+        if self.session.holds(self.id).await? {
+            return Ok(Renewal { ttl: self.grant.ttl, counted_from });
+        }
+        Err(Error::lost(LossReason::Expired, "the session on the server does not hold it any more"))
+    }
+
+    fn lost(&self) -> BoxFuture<'static, Error> {
+        let (gone, server) = (self.session.connection.gone(), self.server.clone());
+        let (id, token) = (self.id, self.grant.token);
+        Box::pin(async move {
+            let why = match gone.await {
+                Ok(error) => error.to_string(),
+                Err(_) => "nobody works for the connection any more".to_owned(),
+            };
+            let give_up_at = Some(server.clock().now().after(ASK_WHY_MOST));
+            match until(server.clock(), give_up_at, server.why_revoked(id, token)).await {
+                Some(Ok(Some(reason))) => {
+                    Error::lost(LossReason::Revoked, format!("it was taken away: {reason}"))
+                }
+                _ => Error::lost(LossReason::SessionEnded, format!("the session has ended: {why}")),
+            }
+        })
+    }
+
+    fn descriptors(&self) -> Vec<Descriptor> {
+        vec![self.session.connection.descriptor().clone()]
+    }
+
+    fn handover(&self) -> Option<Handover> {
+        None
+    }
+
+    async fn release(mut self: Box<Self>) -> Result<()> {
+        self.is_released = true;
+        let released = self.session.release(self.id).await;
+        self.server.forget_holder(self.grant.holder);
+        self.session.locks.fetch_sub(1, Ordering::Relaxed);
+        match released {
+            Ok(true) => {
+                self.server.keep(Arc::clone(&self.session));
+                Ok(())
+            }
+            Ok(false) => {
+                self.session.close();
+                Err(self.is_over().during("release the lock"))
+            }
+            Err(error) => {
+                self.session.close();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for PostgresClaim {
+    fn drop(&mut self) {
+        if self.is_released {
+            return;
+        }
+        self.server.forget_holder(self.grant.holder);
+        self.session.locks.fetch_sub(1, Ordering::Relaxed);
+        if self.session.locks.load(Ordering::Relaxed) == 0 {
+            self.session.close();
+            return;
+        }
+        // Others of its set are still held on the session.
+        let (server, session, id) = (self.server.clone(), Arc::clone(&self.session), self.id);
+        self.server.clock().spawn(async move {
+            let give_up_at = Some(server.clock().now().after(GIVE_BACK_MOST));
+            if !matches!(until(server.clock(), give_up_at, session.release(id)).await, Some(Ok(true))) {
+                session.close();
+            }
+        });
+    }
+}

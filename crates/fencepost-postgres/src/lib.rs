@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `backend`, `claim`, `queue`: the two traits, and waiting in the server's queue
+//! - `server`, `session`, `settings`: the sessions of this process, and what each must have set
+//! - `connection`, `socket`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
+//! - `schema`, and the SQL in `sql/`: what is kept in the database
+//! - `look`: onlookers
+//! - `endpoint`, `libpq`: what a URL says, and libpq's environment, services and password file
+
+mod backend;
+mod claim;
+mod connection;
+mod endpoint;
+mod failure;
+mod libpq;
+mod look;
+mod pooler;
+mod queue;
+mod schema;
+mod server;
+mod session;
+mod settings;
+mod socket;
+mod tls;
+
+pub use backend::{PROFILE, PostgresBackend};

@@ -1,0 +1,145 @@
+//! Connecting so that a pooler cannot go unnoticed: a session lock needs a session of its own.
+//!
+//! A mark is sent with the start of the connection and read back. A pooler refuses it or drops it; one that is known to be there
+//! is put to the test with two connections, since one that lends sessions out gives both the same one, or takes it away.
+
+use fencepost_core::{Clock, Error, ErrorKind, Result};
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use crate::connection::Connection;
+use crate::endpoint::{Endpoint, Host, Options};
+use crate::failure::{failure, is};
+use crate::settings::{self, Terms};
+
+/// The setting that carries the mark.
+const MARK: &str = "fencepost.session";
+
+/// How a pooler gives its sessions out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pooling {
+    Session,
+    Transaction,
+    Statement,
+}
+
+/// Opens a connection whose session is its own, with the settings that `terms` ask for.
+///
+/// # Cancel safety
+/// Dropping it closes what was opened.
+///
+/// # Errors
+/// `Unsupported` where a pooler gives no session of one's own.
+pub(crate) async fn connect(
+    clock: &Clock,
+    endpoint: &Endpoint,
+    host: &Host,
+    options: &Options,
+    terms: Terms,
+) -> Result<Connection> {
+    let mark = format!("{:016x}{:016x}", clock.random(), clock.random());
+    if options.has_pooler {
+        let connection = Connection::open(clock, endpoint, host, "").await?;
+        match probe(clock, endpoint, host, &connection, &mark).await? {
+            Pooling::Session => {}
+            pooling => return Err(refusal(Some(pooling))),
+        }
+        let set = connection.client().batch_execute(&settings::all_as_sql(terms)).await;
+        set.map_err(|error| failure(&error))?;
+        return Ok(connection);
+    }
+    let own = endpoint.startup_options.as_deref().unwrap_or_default();
+    let start = format!("{own}{} -c {MARK}={mark}", settings::as_options(terms));
+    match Connection::open(clock, endpoint, host, &start).await {
+        Ok(connection) if mark_of(connection.client()).await?.as_deref() == Some(&mark) => Ok(connection),
+        Ok(_) => Err(named(clock, endpoint, host, &mark).await),
+        Err(error) if is_about_options(&error) => Err(named(clock, endpoint, host, &mark).await),
+        Err(error) => Err(error),
+    }
+}
+
+/// A pooler knows a few parameters of the start of a connection, and refuses all others by this message.
+fn is_about_options(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unavailable && error.to_string().contains("unsupported startup parameter")
+}
+
+/// The refusal, with the name of what the pooler does where that can be found out.
+async fn named(clock: &Clock, endpoint: &Endpoint, host: &Host, mark: &str) -> Error {
+    let probed = async {
+        let connection = Connection::open(clock, endpoint, host, "").await?;
+        probe(clock, endpoint, host, &connection, mark).await
+    };
+    refusal(probed.await.ok())
+}
+
+fn refusal(pooling: Option<Pooling>) -> Error {
+    let (how, hint) = match pooling {
+        Some(Pooling::Session) => (
+            " in session mode",
+            "say ?pooler=session, or, better, connect to the server itself: the pooler can hide that a client is gone",
+        ),
+        Some(Pooling::Transaction) => (" in transaction mode", DIRECT),
+        Some(Pooling::Statement) => (" in statement mode", DIRECT),
+        None => ("", DIRECT),
+    };
+    let what = format!(
+        "a connection pooler{how}, such as PgBouncer, stands in front of the server, \
+         and a session lock needs a session of its own"
+    );
+    Error::new(ErrorKind::Unsupported, "connect", what).hint(hint)
+}
+
+const DIRECT: &str = "connect to the server itself, or through a pool in session mode with ?pooler=session";
+
+async fn mark_of(client: &Client) -> Result<Option<String>> {
+    let row = client.query_one("select pg_catalog.current_setting($1, true)", &[&MARK]).await;
+    Ok(row.map_err(|error| failure(&error))?.get(0))
+}
+
+/// What becomes of two connections: `first`, and another one with a transaction between two statements of the first.
+async fn probe(
+    clock: &Clock,
+    endpoint: &Endpoint,
+    host: &Host,
+    first: &Connection,
+    mark: &str,
+) -> Result<Pooling> {
+    let second = Connection::open(clock, endpoint, host, "").await?;
+    let probed = mixed_up(first.client(), second.client(), mark).await;
+    match probed {
+        Ok(false) => Ok(Pooling::Session),
+        Ok(true) => Ok(Pooling::Transaction),
+        Err(error) if is_statement_pooling(&error) => Ok(Pooling::Statement),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+/// Whether the two share a session, or the first one's was exchanged.
+async fn mixed_up(first: &Client, second: &Client, mark: &str) -> Result<bool, tokio_postgres::Error> {
+    let whose = format!(
+        "select pg_catalog.pg_backend_pid()::text || ' ' || coalesce(pg_catalog.current_setting('{MARK}', true), '')"
+    );
+    first.simple_query(&format!("select pg_catalog.set_config('{MARK}', '{mark}', false)")).await?;
+    let before = text_of(first, &whose).await?;
+    second.simple_query("begin").await?;
+    let other = text_of(second, &whose).await?;
+    let after = text_of(first, &whose).await?;
+    second.simple_query("rollback").await?;
+    let pid = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
+    Ok(after != before || other.contains(mark) || pid(&other) == pid(&before))
+}
+
+/// The text in the first row. Nothing is prepared: a statement that is prepared in one session is not known in another.
+async fn text_of(client: &Client, sql: &str) -> Result<String, tokio_postgres::Error> {
+    let messages = client.simple_query(sql).await?;
+    let text = messages.iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(ToOwned::to_owned),
+        _ => None,
+    });
+    Ok(text.unwrap_or_default())
+}
+
+fn is_statement_pooling(error: &tokio_postgres::Error) -> bool {
+    is(error, &SqlState::PROTOCOL_VIOLATION)
+        || error.as_db_error().is_some_and(|refusal| refusal.message().contains("statement pooling"))
+}

@@ -1,0 +1,405 @@
+//! Acquiring a lock: asking, waiting in the server's queue, and leaving nothing behind.
+//!
+//! No statement waits for longer than a second: one that waits holds a snapshot, which keeps an index that is built concurrently
+//! from being finished and vacuum from cleaning up. Each is sent again at once. Invariant: a session on which a request was
+//! given up is used again only when the request has ended and what it may have got has been given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_core::{
+    AcquireRequest, Clock, Error, ErrorKind, Event, FencingToken, Grant, Moment, Result, Wait, until,
+};
+
+use crate::claim::PostgresClaim;
+use crate::endpoint::PausePolicy;
+use crate::failure::{unavailable, unexpected};
+use crate::server::{Server, Turn};
+use crate::session::{Answer, Request, Session, Waits};
+
+/// How long a server that broke off is tried to be reached before a wait ends.
+const RECONNECT_MOST: Duration = Duration::from_secs(5);
+
+/// The pause between two tries, and as much again at random.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a request that waits for nothing may take, before the connection counts as broken.
+const REPLY_MOST: Duration = Duration::from_secs(2);
+
+/// How long a request that was given up may take to end.
+const LET_GO_MOST: Duration = Duration::from_secs(2);
+
+/// How old a grant may be without a sign of life that makes its lease a whole one.
+const FRESH_FOR: Duration = Duration::from_millis(20);
+
+/// Acquires the lock as the request says.
+///
+/// # Cancel safety
+/// Dropping it ends the request on the server, in the background.
+///
+/// # Errors
+/// `Contended` when it is held, or the server in quarantine, and the wait is over; `Unavailable` when the server cannot be
+/// reached. A grant that was not heard of ends with its session, so nothing is ever in doubt.
+pub(crate) async fn acquire(server: &Server, request: &AcquireRequest) -> Result<PostgresClaim> {
+    let clock = server.clock();
+    let give_up_at = match request.wait {
+        Wait::No => None,
+        wait => wait.give_up_at(clock.now()),
+    };
+    let mut attempt = Attempt::new(server, request);
+    let outcome = until(clock, give_up_at.map(|at| at.max(clock.now().after(REPLY_MOST))), async {
+        let _turn = attempt.turn(give_up_at).await?;
+        attempt.run(give_up_at).await
+    });
+    match outcome.await {
+        Some(outcome) => outcome,
+        None => Err(attempt.out_of_time()),
+    }
+}
+
+/// One attempt to acquire one lock. Dropped while a request is under way it ends that one in the background.
+struct Attempt<'a> {
+    server: &'a Server,
+    request: &'a AcquireRequest,
+    began: Moment,
+    who: String,
+    /// Why there is no grant yet.
+    standing: Option<Error>,
+    was_reached: bool,
+    under_way: Option<UnderWay>,
+}
+
+/// A request that has been sent and not answered.
+struct UnderWay {
+    session: Arc<Session>,
+    id: i32,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(server: &'a Server, request: &'a AcquireRequest) -> Self {
+        let AcquireRequest { ttl, holder, label, .. } = request;
+        // A session that is not ended when it is idle has no time that remains.
+        let ttl = match server.options().on_pause {
+            PausePolicy::Hold => 0,
+            PausePolicy::Expire => ttl.as_millis(),
+        };
+        Self {
+            server,
+            request,
+            began: server.clock().now(),
+            who: format!(" {ttl} {holder} {label}"),
+            standing: None,
+            was_reached: false,
+            under_way: None,
+        }
+    }
+
+    fn clock(&self) -> &'a Clock {
+        self.server.clock()
+    }
+
+    /// Waits for the turn of this process, where it waits at all.
+    async fn turn(&mut self, give_up_at: Option<Moment>) -> Result<Option<Turn>> {
+        if self.request.wait == Wait::No {
+            return Ok(None);
+        }
+        let turn = self.server.turn(&self.request.name);
+        // A wait of no time is one try.
+        let most = give_up_at.map(|at| at.max(self.began.after(FRESH_FOR)));
+        match until(self.clock(), most, turn).await {
+            Some(turn) => Ok(Some(turn)),
+            None => Err(contended("it was held all the time")),
+        }
+    }
+
+    async fn run(&mut self, give_up_at: Option<Moment>) -> Result<PostgresClaim> {
+        let mut failing_since = None;
+        let mut unknown_rows = 0;
+        let mut tries = 0_u32;
+        let mut kept = None;
+        loop {
+            let step = self.step(&mut kept, tries, give_up_at).await;
+            let session = match (step, kept.take()) {
+                (Ok(Step::Granted(claim)), _) => return Ok(claim),
+                (Err(error), _) if error.kind() == ErrorKind::Unavailable => {
+                    self.may_go_on(&mut failing_since, error).await?;
+                    continue;
+                }
+                (Err(error), session) => {
+                    session.into_iter().for_each(|session| self.server.keep(session));
+                    return Err(error);
+                }
+                (Ok(Step::Again), session) => session,
+                (Ok(Step::UnknownRow), session) => {
+                    unknown_rows += 1;
+                    if unknown_rows > 2 {
+                        return Err(unexpected("the lock's row is gone as soon as it is made"));
+                    }
+                    session
+                }
+                (Ok(Step::Busy), session) => {
+                    let what = if tries == 0 { "it is held" } else { "it was held all the time" };
+                    self.standing = Some(contended(what));
+                    tries += 1;
+                    session
+                }
+            };
+            (failing_since, kept) = (None, session);
+            if self.request.wait == Wait::No || give_up_at.is_some_and(|at| self.clock().now() >= at) {
+                if let (Some(_), Some(session)) = (&self.standing, kept) {
+                    self.server.keep(session);
+                    return Err(self.out_of_time());
+                }
+                kept = None;
+            }
+        }
+    }
+
+    /// Asks the server once. `kept` is the session to ask on, and afterwards the one that can be asked on again.
+    async fn step(
+        &mut self,
+        kept: &mut Option<Arc<Session>>,
+        tries: u32,
+        give_up_at: Option<Moment>,
+    ) -> Result<Step> {
+        let session = match kept.take().filter(|session| session.is_open()) {
+            Some(session) => session,
+            None => self.session().await?,
+        };
+        if let Some(ready_at) = session.ready_at.filter(|at| *at > self.clock().now()) {
+            *kept = Some(session);
+            self.sit_out(ready_at, give_up_at).await?;
+            return Ok(Step::Again);
+        }
+        let id = self.server.lock_id(&session, &self.request.name).await?;
+        self.was_reached = true;
+        let (answer, sent) = self.ask(&session, id, tries, give_up_at).await?;
+        match answer {
+            Answer::Granted(token) => {
+                let counted_from = self.confirm(&session, id, sent).await?;
+                self.under_way = None;
+                return self.claim(session, id, token, counted_from).map(Step::Granted);
+            }
+            Answer::Busy => {}
+            Answer::UnknownRow => {
+                self.server.forget_id(&self.request.name);
+                *kept = Some(session);
+                return Ok(Step::UnknownRow);
+            }
+            Answer::Rests => {
+                let left = session.rests_for(id).await?;
+                *kept = Some(session);
+                return self.rest(left, give_up_at).await;
+            }
+        }
+        *kept = Some(session);
+        Ok(Step::Busy)
+    }
+
+    /// The session of the locks that are acquired together with this one, or one of its own.
+    async fn session(&self) -> Result<Arc<Session>> {
+        match self.server.session_of(&self.request.beside) {
+            Some(session) => Ok(session),
+            None => self.server.session(self.request.ttl).await,
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        session: &Arc<Session>,
+        id: i32,
+        tries: u32,
+        give_up_at: Option<Moment>,
+    ) -> Result<(Answer, Moment)> {
+        let rest = self.request.at_least.unwrap_or_default().as_millis();
+        let asked = Request {
+            id,
+            name: self.request.name.as_str().to_owned(),
+            who: self.who.clone(),
+            rest_ms: i64::try_from(rest).unwrap_or(i64::MAX),
+        };
+        self.under_way = Some(UnderWay { session: Arc::clone(session), id });
+        let sent = self.clock().now();
+        let answered_by = sent.after(REPLY_MOST);
+        let answer = if tries == 0 {
+            until(self.clock(), Some(answered_by), session.try_acquire(&asked)).await
+        } else {
+            // Who waits for longer than one statement does is told to onlookers.
+            let waits = (tries > 1).then(|| self.waits(sent));
+            let asking = session.wait_acquire(&asked, waits.as_ref());
+            let end = give_up_at.map_or(answered_by, |at| at.min(answered_by));
+            until(self.clock(), Some(end), asking).await
+        };
+        match answer {
+            Some(Ok(answer)) => {
+                if !matches!(answer, Answer::Granted(_)) {
+                    self.under_way = None;
+                }
+                Ok((answer, sent))
+            }
+            Some(Err(error)) => {
+                // It may hold the lock all the same.
+                self.under_way = None;
+                session.close();
+                Err(error)
+            }
+            None if self.clock().now() < answered_by => {
+                self.end_request().await;
+                Err(self.out_of_time())
+            }
+            None => {
+                self.under_way = None;
+                session.close();
+                Err(unavailable(format!("the server has not answered for {REPLY_MOST:?}")))
+            }
+        }
+    }
+
+    fn waits(&self, now: Moment) -> Waits {
+        let AcquireRequest { holder, label, .. } = self.request;
+        let for_ms = i64::try_from(now.since(self.began).as_millis()).unwrap_or(i64::MAX);
+        Waits { holder: holder.to_string(), label: label.clone(), for_ms }
+    }
+
+    /// From when on the lease is counted: where the grant took a while, from a sign of life after it.
+    async fn confirm(&mut self, session: &Arc<Session>, id: i32, sent: Moment) -> Result<Moment> {
+        let now = self.clock().now();
+        if now.since(sent) <= FRESH_FOR {
+            return Ok(sent);
+        }
+        match until(self.clock(), Some(now.after(REPLY_MOST)), session.holds(id)).await {
+            Some(Ok(true)) => Ok(now),
+            outcome => {
+                self.under_way = None;
+                session.close();
+                match outcome {
+                    Some(Err(error)) => Err(error),
+                    _ => Err(unavailable("the server does not say that the lock is held")),
+                }
+            }
+        }
+    }
+
+    fn claim(
+        &self,
+        session: Arc<Session>,
+        id: i32,
+        token: i64,
+        counted_from: Moment,
+    ) -> Result<PostgresClaim> {
+        let AcquireRequest { name, holder, ttl, .. } = self.request;
+        let token = u64::try_from(token).ok().and_then(|token| FencingToken::try_from(token).ok());
+        let token = token.ok_or_else(|| unexpected("it granted a number that is no token"))?;
+        let ttl = Some(session.ttl().min(whole_millis(*ttl)));
+        let grant = Grant { name: name.clone(), holder: *holder, token, ttl, counted_from, slack: None };
+        Ok(PostgresClaim::new(self.server.clone(), session, id, grant))
+    }
+
+    /// Waits until the server grants again, where there is so much time.
+    async fn sit_out(&mut self, ready_at: Moment, give_up_at: Option<Moment>) -> Result<()> {
+        let clock = self.clock();
+        let seconds = ready_at.since(clock.now()).as_secs_f64().ceil();
+        let what = format!("the server grants nothing for another {seconds} s, because it has lost its locks");
+        let error = contended(&what).hint(
+            "leases that it has forgotten are over then; ?quarantine=off skips that where there can be none",
+        );
+        if self.request.wait == Wait::No {
+            return Err(error);
+        }
+        if let Some(observer) = self.request.observer.as_ref().filter(|_| self.standing.is_none()) {
+            observer.observe(&self.request.name, &Event::Noticed { what });
+        }
+        self.standing = Some(error);
+        self.sleep_until(ready_at, give_up_at).await
+    }
+
+    /// Waits until a lock that rests is free, where there is so much time.
+    async fn rest(&mut self, left: Duration, give_up_at: Option<Moment>) -> Result<Step> {
+        self.standing = Some(contended("its last holder keeps it taken for a while"));
+        if self.request.wait == Wait::No {
+            return Err(self.out_of_time());
+        }
+        self.sleep_until(self.clock().now().after(left), give_up_at).await?;
+        Ok(Step::Again)
+    }
+
+    async fn sleep_until(&self, at: Moment, give_up_at: Option<Moment>) -> Result<()> {
+        let clock = self.clock();
+        match give_up_at.filter(|give_up_at| *give_up_at <= at) {
+            Some(give_up_at) => {
+                clock.sleep_until(give_up_at).await;
+                Err(self.out_of_time())
+            }
+            None => {
+                clock.sleep_until(at).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether to go on although the server cannot be reached: for a while, where it could be before; once, where nothing is
+    /// waited for.
+    async fn may_go_on(&self, failing_since: &mut Option<Moment>, error: Error) -> Result<()> {
+        let clock = self.clock();
+        let is_first = failing_since.is_none();
+        let since = *failing_since.get_or_insert(clock.now());
+        let is_worth_it = if self.request.wait == Wait::No {
+            // The session was perhaps broken before, and nobody had noticed.
+            is_first && self.was_reached && since.since(self.began) < REPLY_MOST / 8
+        } else {
+            self.was_reached && clock.now().since(since) < RECONNECT_MOST
+        };
+        if !is_worth_it {
+            return Err(error);
+        }
+        if !is_first {
+            clock.sleep(PAUSE + clock.jitter(PAUSE)).await;
+        }
+        Ok(())
+    }
+
+    fn out_of_time(&self) -> Error {
+        self.standing.clone().unwrap_or_else(|| unavailable("the server has not answered in time"))
+    }
+
+    async fn end_request(&mut self) {
+        if let Some(UnderWay { session, id }) = self.under_way.take() {
+            end(self.server.clone(), session, id).await;
+        }
+    }
+}
+
+/// What one request came to.
+enum Step {
+    Granted(PostgresClaim),
+    Busy,
+    /// It is to be asked again.
+    Again,
+    UnknownRow,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if let Some(UnderWay { session, id }) = self.under_way.take() {
+            self.clock().spawn(end(self.server.clone(), session, id));
+        }
+    }
+}
+
+/// Ends a request that was given up. A session that does not say in time that nothing is left of it is closed.
+async fn end(server: Server, session: Arc<Session>, id: i32) {
+    let give_up_at = Some(server.clock().now().after(LET_GO_MOST));
+    match until(server.clock(), give_up_at, session.let_go(id)).await {
+        Some(Ok(())) => server.keep(session),
+        _ => session.close(),
+    }
+}
+
+/// The server counts in milliseconds.
+fn whole_millis(ttl: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn contended(what: &str) -> Error {
+    Error::new(ErrorKind::Contended, "acquire the lock", what)
+}

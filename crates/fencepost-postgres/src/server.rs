@@ -1,0 +1,207 @@
+//! One server as the locks of this process see it: its sessions that are free for use, and the queue of this process.
+//!
+//! Invariant: a session here holds nothing, and nothing is under way on it.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use fencepost_core::{Clock, FencingToken, HolderId, LockName, Moment, Result};
+use futures_channel::oneshot;
+
+use crate::endpoint::{Endpoint, Options};
+use crate::failure::failure;
+use crate::session::{Session, lock};
+use crate::settings::Terms;
+
+/// How many sessions are kept for the next acquisition, and how long.
+const IDLE_MOST: usize = 16;
+const IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// What the backend and its claims share.
+#[derive(Clone, Debug)]
+pub(crate) struct Server(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    endpoint: Endpoint,
+    options: Options,
+    idle: Mutex<Vec<(Moment, Arc<Session>)>>,
+    ids: Mutex<HashMap<LockName, i32>>,
+    /// The sessions on which locks are held, by their holders: the next lock of a set goes on the same one.
+    holding: Mutex<HashMap<HolderId, Weak<Session>>>,
+    queues: Mutex<HashMap<LockName, VecDeque<oneshot::Sender<Turn>>>>,
+}
+
+impl Server {
+    pub(crate) fn new(clock: Clock, endpoint: Endpoint, options: Options) -> Self {
+        let (idle, ids, holding, queues) = Default::default();
+        Self(Arc::new(Shared { clock, endpoint, options, idle, ids, holding, queues }))
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// A session that holds nothing: one that is kept, or a new one.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes what was opened.
+    pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
+        let Shared { clock, endpoint, options, .. } = &*self.0;
+        let terms = Terms { ttl, on_pause: options.on_pause };
+        while let Some(session) = self.take_idle() {
+            // One that has broken meanwhile is not used; the next one may be newer.
+            if session.adopt(terms).await.is_ok() {
+                return Ok(session);
+            }
+        }
+        Ok(Arc::new(Session::open(clock, endpoint, options, ttl).await?))
+    }
+
+    fn take_idle(&self) -> Option<Arc<Session>> {
+        let mut idle = lock(&self.0.idle);
+        while let Some((_, session)) = idle.pop() {
+            if session.is_open() {
+                return Some(session);
+            }
+        }
+        None
+    }
+
+    /// Keeps a session for the next acquisition.
+    pub(crate) fn keep(&self, session: Arc<Session>) {
+        if session.locks.load(Ordering::Relaxed) > 0 || !session.is_open() {
+            return;
+        }
+        let mut idle = lock(&self.0.idle);
+        let is_first = idle.is_empty();
+        if idle.len() < IDLE_MOST {
+            idle.push((self.clock().now(), session));
+        }
+        drop(idle);
+        if is_first {
+            self.clock().serve(close_idle(Arc::downgrade(&self.0), self.clock().clone()));
+        }
+    }
+
+    /// The id of a lock, asked for once.
+    pub(crate) async fn lock_id(&self, session: &Session, name: &LockName) -> Result<i32> {
+        if let Some(id) = lock(&self.0.ids).get(name) {
+            return Ok(*id);
+        }
+        let id = session.lock_id(name.as_str()).await?;
+        lock(&self.0.ids).insert(name.clone(), id);
+        Ok(id)
+    }
+
+    /// The database has another row for it now.
+    pub(crate) fn forget_id(&self, name: &LockName) {
+        lock(&self.0.ids).remove(name);
+    }
+
+    /// The session on which one of `holders` holds a lock.
+    pub(crate) fn session_of(&self, holders: &[HolderId]) -> Option<Arc<Session>> {
+        let holding = lock(&self.0.holding);
+        holders.iter().find_map(|holder| holding.get(holder)?.upgrade()).filter(|session| session.is_open())
+    }
+
+    /// Why the lease with `token` was taken away, if it was.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub(crate) async fn why_revoked(&self, id: i32, token: FencingToken) -> Result<Option<String>> {
+        let session = self.session(self.0.options.max_ttl).await?;
+        let token = i64::try_from(token.get()).unwrap_or(i64::MAX);
+        let sql = "select reason from fencepost.revocation where id = $1 and token = $2";
+        let row = session.client().query_opt(sql, &[&id, &token]).await.map_err(|error| failure(&error))?;
+        self.keep(session);
+        Ok(row.map(|row| row.get(0)))
+    }
+
+    pub(crate) fn note_holder(&self, holder: HolderId, session: &Arc<Session>) {
+        lock(&self.0.holding).insert(holder, Arc::downgrade(session));
+    }
+
+    pub(crate) fn forget_holder(&self, holder: HolderId) {
+        lock(&self.0.holding).remove(&holder);
+    }
+
+    /// Waits until nobody of this process waits for the lock on the server: one connection is enough for all of them.
+    ///
+    /// # Cancel safety
+    /// Dropping it gives the place to the next one.
+    pub(crate) async fn turn(&self, name: &LockName) -> Turn {
+        let called = match lock(&self.0.queues).entry(name.clone()) {
+            Entry::Vacant(queue) => {
+                queue.insert(VecDeque::new());
+                None
+            }
+            Entry::Occupied(mut queue) => {
+                let (sender, called) = oneshot::channel();
+                queue.get_mut().push_back(sender);
+                Some(called)
+            }
+        };
+        match called {
+            None => Turn::new(self, name),
+            // Whoever has the turn gives it on, and does not vanish before.
+            Some(called) => called.await.unwrap_or_else(|_| Turn::new(self, name)),
+        }
+    }
+
+    fn call_next(&self, name: &LockName) {
+        let mut queues = lock(&self.0.queues);
+        let Some(queue) = queues.get_mut(name) else { return };
+        while let Some(next) = queue.pop_front() {
+            match next.send(Turn::new(self, name)) {
+                Ok(()) => return,
+                // That one has given up.
+                Err(mut turn) => turn.server = None,
+            }
+        }
+        queues.remove(name);
+    }
+}
+
+/// The right to wait on the server. It is given on when it is dropped, also on its way to somebody who has given up.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    server: Option<Server>,
+    name: LockName,
+}
+
+impl Turn {
+    fn new(server: &Server, name: &LockName) -> Self {
+        Self { server: Some(server.clone()), name: name.clone() }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.call_next(&self.name);
+        }
+    }
+}
+
+/// Closes sessions that nobody has used for a while, until none is left.
+async fn close_idle(shared: Weak<Shared>, clock: Clock) {
+    loop {
+        clock.sleep(IDLE_FOR / 2).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let old = clock.now().before(IDLE_FOR);
+        let mut idle = lock(&shared.idle);
+        idle.retain(|(since, session)| *since > old && session.is_open());
+        if idle.is_empty() {
+            return;
+        }
+    }
+}

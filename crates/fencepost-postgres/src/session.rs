@@ -1,0 +1,401 @@
+//! A session on the server: what a lock lasts as long as.
+//!
+//! Invariant: a session is used only where it was seen to be one of its own on a primary whose incarnation grants: everything that
+//! loses the server's locks ends every session too, so what was seen at the beginning holds to the end.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fencepost_core::{Clock, ErrorKind, Moment, Result};
+use futures_util::future::{join, join3, try_join_all};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
+
+use crate::connection::Connection;
+use crate::endpoint::{Endpoint, Host, Options};
+use crate::failure::{failure, unavailable, unexpected};
+use crate::pooler;
+use crate::schema::{self, missing_rights};
+use crate::settings::{self, Terms};
+
+/// A session that can hold locks.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) connection: Connection,
+    statements: Statements,
+    /// The server's process behind it.
+    pid: i32,
+    /// From when on the server grants.
+    pub(crate) ready_at: Option<Moment>,
+    deadlock_timeout: Duration,
+    terms: Mutex<Terms>,
+    /// How many locks it holds or may hold.
+    pub(crate) locks: AtomicUsize,
+    /// Whether the server ends it when it is idle, because it has waited.
+    is_limited: AtomicBool,
+    /// Whether it has said who waits on it.
+    is_registered: AtomicBool,
+}
+
+/// The statements of a session, prepared once.
+#[derive(Debug)]
+struct Statements {
+    lock_id: Statement,
+    try_acquire: Statement,
+    wait_acquire: Statement,
+    release: Statement,
+    let_go: Statement,
+    held_by: Statement,
+    limit: Statement,
+}
+
+/// What a server answers to a request for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Granted(i64),
+    Busy,
+    Rests,
+    UnknownRow,
+}
+
+/// One request for a lock, as the server is told it.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) id: i32,
+    pub(crate) name: String,
+    /// ` ttl_ms holder label`.
+    pub(crate) who: String,
+    pub(crate) rest_ms: i64,
+}
+
+impl Session {
+    /// Opens a session on the first host that is a primary.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes what was opened.
+    pub(crate) async fn open(
+        clock: &Clock,
+        endpoint: &Endpoint,
+        options: &Options,
+        ttl: Duration,
+    ) -> Result<Self> {
+        let terms = Terms { ttl, on_pause: options.on_pause };
+        let mut last = unavailable("no host is named");
+        for host in &endpoint.hosts {
+            match Self::open_at(clock, endpoint, host, options, terms).await {
+                Ok(session) => return Ok(session),
+                // Another host may be the primary, or the one that is up; what is wrong with us is wrong everywhere.
+                Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    async fn open_at(
+        clock: &Clock,
+        endpoint: &Endpoint,
+        host: &Host,
+        options: &Options,
+        terms: Terms,
+    ) -> Result<Self> {
+        let connection = pooler::connect(clock, endpoint, host, options, terms).await?;
+        let client = connection.client();
+        let facts = Facts::read(client).await?;
+        facts.check(host, terms)?;
+        schema::ensure(client, facts.has_schema).await?;
+        let ready_at = match options.has_quarantine {
+            true => ready_at(clock, client, options.max_ttl).await?,
+            false => None,
+        };
+        client.batch_execute(FORGET_OLD_WAITERS).await.map_err(|error| missing_rights(&error))?;
+        let statements = Statements::prepare(client).await?;
+        let session = Self {
+            statements,
+            pid: facts.pid,
+            ready_at,
+            deadlock_timeout: facts.deadlock_timeout,
+            terms: Mutex::new(terms),
+            locks: AtomicUsize::new(0),
+            is_limited: AtomicBool::new(false),
+            is_registered: AtomicBool::new(false),
+            connection,
+        };
+        if terms.lock_timeout(facts.deadlock_timeout) < terms.lock_timeout(Duration::MAX) {
+            session.set(terms).await?;
+        }
+        Ok(session)
+    }
+
+    /// Has the session work by other terms, if it does not yet.
+    ///
+    /// # Cancel safety
+    /// After a dropped call it is not known which it works by; the session is not to be used again then.
+    pub(crate) async fn adopt(&self, terms: Terms) -> Result<()> {
+        if *lock(&self.terms) == terms && !self.is_limited.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.set(terms).await
+    }
+
+    async fn set(&self, terms: Terms) -> Result<()> {
+        let mut sql = terms.sql();
+        let lock_timeout = terms.lock_timeout(self.deadlock_timeout).as_millis();
+        sql.push_str(&format!("set lock_timeout = {lock_timeout}"));
+        self.connection.client().batch_execute(&sql).await.map_err(|error| failure(&error))?;
+        *lock(&self.terms) = terms;
+        self.is_limited.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// What a session is asked for that is not about time.
+impl Session {
+    /// Whether it can still be used, as far as is known.
+    pub(crate) fn is_open(&self) -> bool {
+        self.connection.is_open()
+    }
+
+    /// Closes it at once, and with it ends whatever it holds.
+    pub(crate) fn close(&self) {
+        self.connection.close();
+    }
+
+    /// The longest lease that it can carry.
+    pub(crate) fn ttl(&self) -> Duration {
+        lock(&self.terms).ttl
+    }
+
+    /// How long a lock still rests.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub(crate) async fn rests_for(&self, id: i32) -> Result<Duration> {
+        let row = self.client().query_opt("select fencepost.rests_for($1)", &[&id]).await;
+        let row = row.map_err(|error| missing_rights(&error))?;
+        let left = row.and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or_default();
+        Ok(Duration::from_millis(left.max(0).unsigned_abs()))
+    }
+
+    /// The id of a lock.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have made the lock's row.
+    pub(crate) async fn lock_id(&self, name: &str) -> Result<i32> {
+        let row = self.client().query_one(&self.statements.lock_id, &[&name]).await;
+        row.map(|row| row.get(0)).map_err(|error| missing_rights(&error))
+    }
+
+    /// Takes the lock if it is free.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have taken it; see [`let_go`](Self::let_go).
+    pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Answer> {
+        self.ask(&self.statements.try_acquire, request).await
+    }
+
+    /// Waits for the lock, for less than a second.
+    ///
+    /// # Cancel safety
+    /// A dropped call goes on; see [`let_go`](Self::let_go).
+    pub(crate) async fn wait_acquire(&self, request: &Request, label: Option<&Waits>) -> Result<Answer> {
+        let idle_most = lock(&self.terms).idle_most(true);
+        let limiting = async {
+            if self.is_limited.swap(true, Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.limit_idleness(idle_most).await
+        };
+        let asking = self.ask(&self.statements.wait_acquire, request);
+        // All is sent at once, and carried out in this order.
+        let (limited, registered, answer) =
+            join3(limiting, self.register(label), asking).await;
+        limited.and(registered).and(answer)
+    }
+
+    async fn ask(&self, statement: &Statement, request: &Request) -> Result<Answer> {
+        let warned = self.connection.warnings();
+        let Request { id, name, who, rest_ms } = request;
+        let row = self.client().query_one(statement, &[id, name, who, rest_ms]).await;
+        let row = row.map_err(|error| missing_rights(&error))?;
+        // A standby that was to have the token may not have it: the wait for it was cut short.
+        if self.connection.warnings() != warned {
+            return Err(unavailable("the server warned when it committed the token"));
+        }
+        match row.get::<_, Option<i64>>(0) {
+            None => Ok(Answer::Busy),
+            Some(-1) => Ok(Answer::UnknownRow),
+            Some(-2) => Ok(Answer::Rests),
+            Some(token) if token > 0 => Ok(Answer::Granted(token)),
+            Some(other) => Err(unexpected(format!("it granted the token {other}"))),
+        }
+    }
+
+    /// Says who waits on this session, or that nobody does any more.
+    async fn register(&self, waits: Option<&Waits>) -> Result<()> {
+        let changed = match waits {
+            None if !self.is_registered.swap(false, Ordering::Relaxed) => return Ok(()),
+            None => self.client().execute(UNREGISTER, &[]).await,
+            Some(_) if self.is_registered.swap(true, Ordering::Relaxed) => return Ok(()),
+            Some(Waits { holder, label, for_ms }) => {
+                self.client().execute(REGISTER, &[holder, label, for_ms]).await
+            }
+        };
+        changed.map(drop).map_err(|error| missing_rights(&error))
+    }
+
+    async fn limit_idleness(&self, most: Duration) -> Result<()> {
+        let most = most.as_millis().to_string();
+        let limited = self.client().query_one(&self.statements.limit, &[&most]).await;
+        limited.map(drop).map_err(|error| failure(&error))
+    }
+
+    /// Whether the session still holds the lock. It also is a sign of life: a session that was limited in its idleness, since a
+    /// waiter was, is so no longer where a holder is not.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing that the next one does not repair.
+    pub(crate) async fn holds(&self, id: i32) -> Result<bool> {
+        let idle_most = lock(&self.terms).idle_most(false);
+        let freeing = async {
+            if idle_most.is_zero() && self.is_limited.load(Ordering::Relaxed) {
+                self.limit_idleness(idle_most).await?;
+                self.is_limited.store(false, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let asked: &[&(dyn ToSql + Sync)] = &[&id];
+        let asking = self.client().query_opt(&self.statements.held_by, asked);
+        let (freed, row) = join(freeing, asking).await;
+        freed?;
+        let row = row.map_err(|error| failure(&error))?;
+        // Behind a pooler that has exchanged the session it is another process that answers.
+        Ok(row.and_then(|row| row.get::<_, Option<i32>>(0)) == Some(self.pid))
+    }
+
+    /// Gives the lock back. Whether it was held.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have given it back.
+    pub(crate) async fn release(&self, id: i32) -> Result<bool> {
+        let row = self.client().query_one(&self.statements.release, &[&id]).await;
+        row.map(|row| row.get(0)).map_err(|error| failure(&error))
+    }
+
+    /// Ends a request for the lock that was given up: cancels it, waits for its end, and gives back what it may have got.
+    ///
+    /// # Cancel safety
+    /// After a dropped call the session is not to be used again.
+    pub(crate) async fn let_go(&self, id: i32) -> Result<()> {
+        self.connection.cancel().await?;
+        let gone = self.client().query(&self.statements.let_go, &[&id]).await;
+        gone.map(drop).map_err(|error| failure(&error))
+    }
+
+    /// The client, for statements that are not needed often.
+    pub(crate) fn client(&self) -> &Client {
+        self.connection.client()
+    }
+}
+
+/// Who waits, for those who look.
+#[derive(Clone, Debug)]
+pub(crate) struct Waits {
+    pub(crate) holder: String,
+    pub(crate) label: String,
+    pub(crate) for_ms: i64,
+}
+
+const REGISTER: &str = "insert into fencepost.waiter (pid, holder, label, since)
+    values (pg_catalog.pg_backend_pid(), $1, $2, pg_catalog.clock_timestamp() - $3::bigint * interval '1 millisecond')
+    on conflict (pid) do update set holder = excluded.holder, label = excluded.label, since = excluded.since";
+
+const UNREGISTER: &str = "delete from fencepost.waiter where pid = pg_catalog.pg_backend_pid()";
+
+/// What sessions that are gone have left, and one with the same number.
+const FORGET_OLD_WAITERS: &str = "delete from fencepost.waiter w where pid = pg_catalog.pg_backend_pid()
+    or not exists (select from pg_catalog.pg_stat_activity a where a.pid = w.pid)";
+
+impl Statements {
+    async fn prepare(client: &Client) -> Result<Self> {
+        let request = &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT8][..];
+        let id = &[Type::INT4][..];
+        let prepared = try_join_all([
+            client.prepare_typed("select fencepost.lock_id($1)", &[Type::TEXT]),
+            client.prepare_typed("select fencepost.try_acquire($1, $2, $3, $4)", request),
+            client.prepare_typed("select fencepost.wait_acquire($1, $2, $3, $4)", request),
+            client.prepare_typed("select pg_catalog.pg_advisory_unlock(1717923427, $1)", id),
+            client.prepare_typed("select fencepost.let_go($1)", id),
+            client.prepare_typed("select fencepost.held_by($1)", id),
+            client.prepare_typed(
+                "select pg_catalog.set_config('idle_session_timeout', $1, false)",
+                &[Type::TEXT],
+            ),
+        ]);
+        let prepared = prepared.await.map_err(|error| missing_rights(&error))?;
+        let [lock_id, try_acquire, wait_acquire, release, let_go, held_by, limit] =
+            prepared.try_into().map_err(|_| unexpected("it prepared other statements than it was asked for"))?;
+        Ok(Self { lock_id, try_acquire, wait_acquire, release, let_go, held_by, limit })
+    }
+}
+
+/// From when on the server grants; `None` where it does already.
+async fn ready_at(clock: &Clock, client: &Client, max_ttl: Duration) -> Result<Option<Moment>> {
+    let max_ttl = i64::try_from(max_ttl.as_millis()).unwrap_or(i64::MAX);
+    let row = client.query_one("select fencepost.ready_in($1)", &[&max_ttl]).await;
+    let left: i64 = row.map_err(|error| missing_rights(&error))?.get(0);
+    let left = u64::try_from(left).ok().filter(|left| *left > 0);
+    Ok(left.map(|left| clock.now().after(Duration::from_millis(left + left / 1_000))))
+}
+
+/// What a server says of itself and of the session.
+struct Facts {
+    pid: i32,
+    is_standby: bool,
+    has_schema: bool,
+    deadlock_timeout: Duration,
+    settings: SimpleQueryRow,
+}
+
+impl Facts {
+    async fn read(client: &Client) -> Result<Self> {
+        let settings = settings::names().into_iter().map(|name| {
+            format!("(select setting from pg_catalog.pg_settings where name = '{name}') as {name}")
+        });
+        let sql = format!(
+            "select pg_catalog.pg_backend_pid() as pid, pg_catalog.pg_is_in_recovery() as is_standby,
+                pg_catalog.to_regclass('fencepost.installation') is not null as has_schema, {}",
+            settings.collect::<Vec<_>>().join(", ")
+        );
+        let messages = client.simple_query(&sql).await.map_err(|error| failure(&error))?;
+        let row = messages.into_iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let settings = row.ok_or_else(|| unexpected("it says nothing of itself"))?;
+        let number = |name: &str| settings.get(name).and_then(|text| text.parse::<i64>().ok());
+        let is = |name: &str| settings.get(name) == Some("t");
+        let deadlock_timeout = number("deadlock_timeout").and_then(|ms| u64::try_from(ms).ok());
+        Ok(Self {
+            pid: number("pid").and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default(),
+            is_standby: is("is_standby"),
+            has_schema: is("has_schema"),
+            deadlock_timeout: Duration::from_millis(deadlock_timeout.unwrap_or(1_000)),
+            settings,
+        })
+    }
+
+    fn check(&self, host: &Host, terms: Terms) -> Result<()> {
+        if self.is_standby {
+            let hint = "name the primary, or all hosts: postgres://h1,h2/db takes the one that is";
+            return Err(unavailable(format!("{host} is a standby, and only a primary can hold a lock")).hint(hint));
+        }
+        settings::check(terms, |name| self.settings.get(name).map(ToOwned::to_owned))
+    }
+}
+
+/// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,133 @@
+//! Who a server has to be: nobody in particular, somebody whom an authority vouches for, or the one that was asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fencepost_core::Result;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::wrong;
+use crate::endpoint::{Identity, Roots, SslMode, Tls};
+
+/// The configuration for `tls`. Blocks while it reads certificates.
+pub(super) fn config(tls: &Tls) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(error.to_string()))?;
+    let authorities = match roots(&tls.roots)? {
+        None => None,
+        Some(roots) => {
+            let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+            Some(built.map_err(|error| wrong(error.to_string()))?)
+        }
+    };
+    let verifier = Arc::new(Verifier { authorities, looks_at_name: tls.mode == SslMode::VerifyFull, provider });
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let config = match &tls.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let (certificates, key) = read_identity(identity)?;
+            builder.with_client_auth_cert(certificates, key).map_err(|error| {
+                wrong(format!("{} does not fit: {error}", identity.key.display()))
+            })?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn roots(roots: &Roots) -> Result<Option<RootCertStore>> {
+    let mut store = RootCertStore::empty();
+    match roots {
+        Roots::None => return Ok(None),
+        Roots::System => {
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        Roots::File(file) => {
+            for certificate in read_certificates(file)? {
+                store.add(certificate).map_err(|error| unreadable(file, error))?;
+            }
+        }
+    }
+    if store.is_empty() {
+        let whose = match roots {
+            Roots::File(file) => format!("{} holds no certificate", file.display()),
+            _ => "the system trusts no certificates".to_owned(),
+        };
+        return Err(wrong(whose));
+    }
+    Ok(Some(store))
+}
+
+fn read_identity(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let certificates = read_certificates(&identity.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&identity.key).map_err(|error| unreadable(&identity.key, error))?;
+    Ok((certificates, key))
+}
+
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = || CertificateDer::pem_file_iter(file)?.collect::<std::result::Result<Vec<_>, _>>();
+    read().map_err(|error| unreadable(file, error))
+}
+
+fn unreadable(file: &Path, error: impl std::fmt::Display) -> fencepost_core::Error {
+    wrong(format!("{} cannot be read: {error}", file.display()))
+}
+
+/// Verifies a server as far as the mode asks for. The channel itself is always verified.
+#[derive(Debug)]
+struct Verifier {
+    /// Who may vouch for the server; with nobody it may be anyone, as libpq has it without a root certificate.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    looks_at_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
+        let verified =
+            authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            // The name is looked at last: everything else was in order.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.looks_at_name => Ok(ServerCertVerified::assertion()),
+            outcome => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
