@@ -19,6 +19,11 @@ impl Process {
         nursery::command(program)
     }
 
+    /// The same, run by another user, which only root can ask for.
+    pub(crate) fn bound_as(user: &str, program: &Path) -> Command {
+        nursery::command_as(user, program)
+    }
+
     /// Starts a [bound](Self::bound) command. The thread that calls may end.
     pub(crate) fn start_bound(command: Command) -> Self {
         Self(nursery::start(command))
@@ -30,11 +35,15 @@ impl Process {
 
     /// Stops the process, as a debugger or an overloaded machine does, and waits until it stands still.
     pub(crate) fn stop(&self) {
+        assert!(self.stands_still(), "process {} was stopped, and stands still", self.id());
+    }
+
+    /// Stops the process if it has not ended, waits, and says whether it stands still.
+    pub(crate) fn stands_still(&self) -> bool {
         self.signal(Signal::STOP);
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let state = rustix::process::waitid(WaitId::Pid(self.pid()), options);
-        let stopped = state.is_ok_and(|state| state.is_some_and(|state| state.stopped()));
-        assert!(stopped, "process {} was stopped, and stands still", self.id());
+        state.is_ok_and(|state| state.is_some_and(|state| state.stopped()))
     }
 
     /// Lets a stopped process go on.
@@ -54,7 +63,7 @@ impl Process {
         self.0.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         rustix::process::kill_process(self.pid(), signal).expect("a child that was not waited for exists");
     }
 

@@ -13,9 +13,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 ///
 /// What runs is the program itself, under the number of the child: `setpriv` becomes it.
 pub(super) fn command(program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program).stdin(Stdio::null());
-    command
+    setpriv(&[], program)
+}
+
+/// The same, run by another user, which only root can ask for.
+pub(super) fn command_as(user: &str, program: &Path) -> Command {
+    setpriv(&["--reuid", user, "--regid", user, "--init-groups"], program)
 }
 
 /// Starts a [`command`].
@@ -25,6 +28,13 @@ pub(super) fn start(command: Command) -> Child {
     sent.expect("the nursery ends with the process alone");
     let child = born.recv().expect("the nursery answers every order");
     child.unwrap_or_else(|error| panic!("setpriv cannot be started: {error}"))
+}
+
+/// The kernel forgets the signal when the user changes; `setpriv` asks for it afterwards, in whatever order it is told.
+fn setpriv(options: &[&str], program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(options).args(["--pdeathsig", "KILL", "--"]).arg(program).stdin(Stdio::null());
+    command
 }
 
 struct Order {

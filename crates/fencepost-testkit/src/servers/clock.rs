@@ -7,6 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use super::installed;
 
@@ -31,8 +32,17 @@ impl SteppedClock {
         command.env("LD_PRELOAD", &self.shim).env("FENCEPOST_CLOCK", &self.file);
     }
 
-    /// Steps the clock, also of a server that runs.
-    pub(super) fn step(&mut self, micros: i64) {
+    /// Steps the clock forward, also of a server that runs.
+    pub(super) fn step_forward(&mut self, by: Duration) {
+        self.step(micros(by));
+    }
+
+    /// Steps the clock back, also of a server that runs.
+    pub(super) fn step_back(&mut self, by: Duration) {
+        self.step(-micros(by));
+    }
+
+    fn step(&mut self, micros: i64) {
         self.offset_micros = self.offset_micros.saturating_add(micros);
         self.set();
     }
@@ -54,6 +64,10 @@ fn compiled(folder: &Path) -> PathBuf {
     let output = compiler.output().expect("what is installed can be started");
     assert!(output.status.success(), "the clock's shim: {}", String::from_utf8_lossy(&output.stderr));
     shim
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("a step is shorter than all of time")
 }
 
 const SOURCE: &str = include_str!("../../shim/clockshim.c");

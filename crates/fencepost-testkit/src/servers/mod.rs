@@ -4,6 +4,8 @@
 
 mod certificates;
 mod clock;
+mod pgbouncer;
+mod postgres;
 mod redis;
 mod resp;
 mod sentinel;
@@ -16,6 +18,8 @@ use std::time::Duration;
 use fencepost_core::Clock;
 
 pub use certificates::Certificates;
+pub use pgbouncer::{PgBouncer, PoolMode};
+pub use postgres::{PostgresClient, PostgresServer, PostgresSetup, psql};
 pub use redis::{RedisServer, RedisSetup};
 pub use resp::{RedisClient, Reply};
 pub use sentinel::RedisSentinel;
@@ -49,7 +53,9 @@ fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
 /// When it is not; a test that needs it is to be ignored then, as the README says.
 fn installed(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    // Debian has servers in a folder that is on the path of root alone.
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let found = folders.map(|folder| folder.join(program)).find(|file| file.is_file());
     found.unwrap_or_else(|| panic!("{program} is not installed; ./test installs it"))
 }
 

@@ -233,7 +233,7 @@ impl RedisServer {
     /// # Panics
     /// Unless the server has [a clock of its own](RedisSetup::own_clock).
     pub fn step_clock_forward(&mut self, by: Duration) {
-        self.clock().step(micros(by));
+        self.clock().step_forward(by);
     }
 
     /// Steps the wall clock back.
@@ -241,7 +241,7 @@ impl RedisServer {
     /// # Panics
     /// Unless the server has [a clock of its own](RedisSetup::own_clock).
     pub fn step_clock_back(&mut self, by: Duration) {
-        self.clock().step(-micros(by));
+        self.clock().step_back(by);
     }
 
     fn from_setup(setup: RedisSetup) -> Self {
@@ -343,10 +343,6 @@ fn make_folder(folder: &Path) {
 fn field_of(section: &str, field: &str) -> Option<String> {
     let mut fields = section.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(name, _)| *name == field).map(|(_, value)| value.to_owned())
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).expect("a step is shorter than all of time")
 }
 
 /// The folder in the server's directory that holds its data and nothing else.

@@ -1,0 +1,83 @@
+//! Standbys: servers that follow another one, lag behind it when they are told to, and take over from it.
+
+use super::{PostgresServer, wait_until};
+
+impl PostgresServer {
+    /// A new server that has this one's data, settings and sort of clock, and follows it, asynchronously.
+    ///
+    /// It reaches this one by its socket, and so follows it again after a restart.
+    ///
+    /// # Panics
+    /// As [`PostgresSetup::start`](super::PostgresSetup::start), and when the data cannot be copied.
+    pub fn standby(&self) -> Self {
+        let mut standby = Self::down(self.setup.clone());
+        standby.cluster.copy(&self.connection());
+        standby.launch();
+        standby.follow(self);
+        standby
+    }
+
+    /// Has a standby receive from `primary`, now and until it is told otherwise, and waits until it is connected.
+    ///
+    /// # Panics
+    /// When it does not connect within half a minute.
+    pub fn follow(&self, primary: &Self) {
+        self.receive_from(&primary.connection());
+        wait_until("the standby is connected to its primary", || {
+            self.query("SELECT status FROM pg_stat_wal_receiver") == "streaming"
+        });
+    }
+
+    /// Has a standby receive nothing any more, so that it misses what is committed from now on, also when it is promoted.
+    ///
+    /// # Panics
+    /// When it does not cut the connection within half a minute.
+    pub fn stop_receiving(&self) {
+        self.receive_from("");
+        wait_until("the standby receives nothing", || {
+            self.query("SELECT count(*) FROM pg_stat_wal_receiver") == "0"
+        });
+    }
+
+    /// Has a standby show nothing new, while it goes on to receive. A promotion ends the pause and loses nothing.
+    ///
+    /// # Panics
+    /// When it does not pause within half a minute.
+    pub fn pause_replay(&self) {
+        self.execute("SELECT pg_wal_replay_pause()");
+        wait_until("the replay is paused", || {
+            self.query("SELECT pg_get_wal_replay_pause_state()") == "paused"
+        });
+    }
+
+    /// Has a standby show what it received during the pause, and what comes.
+    ///
+    /// # Panics
+    /// When the server is no standby.
+    pub fn resume_replay(&self) {
+        self.execute("SELECT pg_wal_replay_resume()");
+    }
+
+    /// Waits until a standby shows all that was committed on `primary` when this was called.
+    ///
+    /// # Panics
+    /// When it does not within half a minute.
+    pub fn wait_for_replay(&self, primary: &Self) {
+        let position = primary.query("SELECT pg_current_wal_flush_lsn()");
+        let question = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'");
+        wait_until("the standby has what the primary has", || self.query(&question) == "t");
+    }
+
+    /// Makes a standby a primary, with what it has received until now.
+    ///
+    /// # Panics
+    /// When it is none, or stays one for a minute.
+    pub fn promote(&self) {
+        assert_eq!(self.query("SELECT pg_promote()"), "t", "the standby is promoted");
+    }
+
+    fn receive_from(&self, connection: &str) {
+        self.execute(&format!("ALTER SYSTEM SET primary_conninfo = '{connection}'"));
+        self.execute("SELECT pg_reload_conf()");
+    }
+}

@@ -1,0 +1,46 @@
+//! The data of a new server in an archive, from which it starts half a second sooner than if `initdb` made them.
+//!
+//! It lies with what the build of this crate makes, and goes with it. Whoever finds none leaves one; it gets its name
+//! when it is complete. Servers with data of the same archive have the same identity.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::NamedTempFile;
+
+use super::programs::{bound, program, run};
+
+/// Unpacks the data into the directory of a server, and says whether there was an archive.
+pub(super) fn unpack(directory: &Path) -> bool {
+    let Ok(archive) = File::open(file()) else { return false };
+    // The user who runs the server need not be able to find the archive, only to read it.
+    run(bound(Path::new("tar"), directory).args(["--extract", AT_ONCE]).stdin(archive));
+    true
+}
+
+/// Makes an archive of a server's data, which was not started yet, unless there is no place for it.
+pub(super) fn pack(directory: &Path) {
+    let Ok(archive) = NamedTempFile::new_in(FOLDER) else { return };
+    run(Command::new("tar")
+        .arg("--create")
+        .arg("--file")
+        .arg(archive.path())
+        .arg("-C")
+        .arg(directory)
+        .arg("data"));
+    // Where it cannot be renamed, the next one tries again.
+    drop(archive.persist(file()));
+}
+
+/// Each version has its own.
+fn file() -> PathBuf {
+    let output = Command::new(program("postgres")).arg("--version").output();
+    let version = output.expect("what is installed can be started").stdout;
+    let version = String::from_utf8_lossy(&version).replace(|letter: char| !letter.is_alphanumeric(), "-");
+    Path::new(FOLDER).join(format!("{version}.tar"))
+}
+
+/// A megabyte is read and written at once; with tar's ten kilobytes it takes five times as long.
+const AT_ONCE: &str = "--blocking-factor=2048";
+const FOLDER: &str = env!("OUT_DIR");
