@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use crate::clock::lock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
+use crate::name::{LockName, NamePrefix};
 use crate::token::FencingToken;
 
 /// Who a stamp says the holder is: text of 0 to 64 bytes of `[A-Za-z0-9-]`; a [`HolderId`](crate::HolderId) is one.
@@ -137,6 +137,21 @@ pub trait Fence: fmt::Debug + fmt::Display + Send + Sync {
     /// # Cancel safety
     /// Dropping it changes nothing.
     async fn mark(&self, lock: &LockName) -> Result<Option<Mark>>;
+
+    /// The marks of all locks whose names begin with `prefix`, in the order of the names.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    async fn marks(&self, prefix: &NamePrefix) -> Result<Vec<(LockName, Mark)>>;
+
+    /// Removes the mark of `lock`, and says whether there was one.
+    ///
+    /// From then on the fence knows nothing of the lock: a stamp of any former holder can be sealed, and is then accepted.
+    /// It is for locks that nobody will hold again.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have removed the mark.
+    async fn forget(&self, lock: &LockName) -> Result<bool>;
 }
 
 /// A fence in this process's memory: the reference for what the others must do.
@@ -164,5 +179,15 @@ impl Fence for MemoryFence {
 
     async fn mark(&self, name: &LockName) -> Result<Option<Mark>> {
         Ok(lock(&self.0).get(name).cloned())
+    }
+
+    async fn marks(&self, prefix: &NamePrefix) -> Result<Vec<(LockName, Mark)>> {
+        let marks = lock(&self.0);
+        let matching = marks.iter().filter(|(name, _)| prefix.matches(name));
+        Ok(matching.map(|(name, mark)| (name.clone(), mark.clone())).collect())
+    }
+
+    async fn forget(&self, name: &LockName) -> Result<bool> {
+        Ok(lock(&self.0).remove(name).is_some())
     }
 }

@@ -95,7 +95,8 @@ impl fmt::Display for LockName {
     }
 }
 
-/// The beginning of the names that [`Backend::list`](crate::Backend::list) returns; empty for all.
+/// The beginning of the names that [`Backend::list`](crate::Backend::list) and [`Fence::marks`](crate::Fence::marks)
+/// return; empty for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamePrefix(String);
 

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use fencepost_core::{
-    Clock, Error, ErrorKind, Fence, FencingToken, Mark, Result, Stamp, StampHolder, block_on,
+    Clock, Error, ErrorKind, Fence, FencingToken, Mark, NamePrefix, Result, Stamp, StampHolder, block_on,
 };
 use futures_util::future::BoxFuture;
 
@@ -47,6 +47,9 @@ macro_rules! __fence_cases {
             locks_have_marks_of_their_own
             marks_are_those_of_the_system_and_not_of_a_client
             racing_seals_never_lower_the_mark
+            marks_come_in_the_order_of_their_names
+            forgotten_mark_is_gone_and_the_others_stay
+            forgotten_lock_begins_anew
         }
     };
 }
@@ -165,9 +168,25 @@ impl<'a> Client<'a> {
     }
 
     fn assert_mark(&self, stamp: &Stamp) {
-        let sealed = Mark { token: stamp.token, holder: stamp.holder.clone() };
-        assert_eq!(self.mark(stamp.lock.as_str()), Some(sealed), "the mark of {}", stamp.lock);
+        assert_eq!(self.mark(stamp.lock.as_str()), Some(mark_of(stamp)), "the mark of {}", stamp.lock);
     }
+
+    /// The marks of locks with this prefix are those of `stamps`, which are in the order of the names.
+    fn assert_marks(&self, prefix: &str, stamps: &[&Stamp]) {
+        let prefix = NamePrefix::new(prefix);
+        let marks = self.run(self.fence.marks(&prefix)).expect("the marks can be read");
+        let sealed: Vec<_> = stamps.iter().map(|stamp| (stamp.lock.clone(), mark_of(stamp))).collect();
+        assert_eq!(marks, sealed, "the marks of {prefix:?}");
+    }
+
+    fn forget(&self, lock: &str) -> bool {
+        let lock = lock.parse().expect("the suite's names are valid");
+        self.run(self.fence.forget(&lock)).expect("a mark can be forgotten")
+    }
+}
+
+fn mark_of(stamp: &Stamp) -> Mark {
+    Mark { token: stamp.token, holder: stamp.holder.clone() }
 }
 
 fn stamp(lock: &str, token: u64, holder: &str) -> Stamp {
@@ -357,4 +376,58 @@ fn race(harness: &dyn FenceHarness, thread: u64) -> FencingToken {
         (seen, greatest) = (mark, greatest.max(shown.token));
     }
     greatest
+}
+
+fn marks_come_in_the_order_of_their_names(harness: &dyn FenceHarness) {
+    let client = Client::of(harness);
+    client.assert_marks("", &[]);
+    let names = awkward_names();
+    let mut stamps: Vec<Stamp> =
+        names.iter().zip(1..).map(|(name, token)| stamp(name, token, &format!("holder-{token}"))).collect();
+    stamps.extend([
+        stamp("ledger/2", FencingToken::MAX, ""),
+        stamp("ledger/10", 1, "a"),
+        stamp("ledge", 1, "a"),
+    ]);
+    for stamp in &stamps {
+        client.seal(stamp).unwrap_or_else(|error| panic!("{:?} was not sealed: {error:?}", stamp.lock));
+    }
+    stamps.sort_by(|one, other| one.lock.cmp(&other.lock));
+    for prefix in ["", "ledger/", "ledger/1", "ledger%", "nobody/", "a", "%", "_", "\\"] {
+        let matching: Vec<_> =
+            stamps.iter().filter(|stamp| stamp.lock.as_str().starts_with(prefix)).collect();
+        client.assert_marks(prefix, &matching);
+    }
+}
+
+fn forgotten_mark_is_gone_and_the_others_stay(harness: &dyn FenceHarness) {
+    let client = Client::of(harness);
+    assert!(!client.forget("ledger"), "a mark was forgotten that never was");
+    let stamps = awkward_names().iter().map(|name| stamp(name, 7, "a")).collect::<Vec<_>>();
+    for stamp in &stamps {
+        client.seal(stamp).unwrap_or_else(|error| panic!("{:?} was not sealed: {error:?}", stamp.lock));
+    }
+    for (index, stamp) in stamps.iter().enumerate() {
+        assert!(!client.forget("nobody"), "a mark was forgotten that never was");
+        assert!(client.forget(stamp.lock.as_str()), "the mark of {:?} was not there", stamp.lock);
+        assert!(!client.forget(stamp.lock.as_str()), "the mark of {:?} was forgotten twice", stamp.lock);
+        assert_eq!(client.mark(stamp.lock.as_str()), None, "the mark of {:?} was forgotten", stamp.lock);
+        for other in &stamps[index + 1..] {
+            client.assert_mark(other);
+        }
+    }
+    client.assert_marks("", &[]);
+}
+
+/// Whatever the mark was: that is the danger of it.
+fn forgotten_lock_begins_anew(harness: &dyn FenceHarness) {
+    let (client, greater, lower) = (Client::of(harness), stamp("ledger", 9, "b"), stamp("ledger", 7, "a"));
+    client.seal(&greater).expect("nothing was sealed before");
+    assert_stale(client.seal(&lower), "a lower token");
+    assert!(Client::of(harness).forget("ledger"), "the mark of ledger was not there");
+    assert_stale(client.check(&greater), "a stamp whose mark was forgotten");
+    assert_stale(client.check(&lower), "a stamp that was never sealed");
+    client.seal(&lower).expect("a lock without a mark takes any token");
+    client.check(&lower).expect("it is the sealed stamp");
+    client.assert_mark(&lower);
 }

@@ -364,6 +364,12 @@ const FENCE_CONTROLS: &[(FenceDefect, &str, &str)] = &[
     (FenceDefect::CutsTheHolder, "holders_of_every_shape_come_back", "the mark of ledger"),
     (FenceDefect::HasOneMark, "locks_have_marks_of_their_own", "was not sealed"),
     (FenceDefect::DecidesByAnOldMark, "racing_seals_never_lower_the_mark", "the mark went back to"),
+    (FenceDefect::ListsInDisorder, "marks_come_in_the_order_of_their_names", "the marks of"),
+    (FenceDefect::ListsAnyPrefix, "marks_come_in_the_order_of_their_names", "the marks of"),
+    (FenceDefect::ListsSpellings, "marks_come_in_the_order_of_their_names", "the marks of"),
+    (FenceDefect::ForgetsNothing, "forgotten_mark_is_gone_and_the_others_stay", "was forgotten twice"),
+    (FenceDefect::ForgetsAll, "forgotten_mark_is_gone_and_the_others_stay", "the mark of"),
+    (FenceDefect::RemembersTheToken, "forgotten_lock_begins_anew", "takes any token"),
 ];
 
 #[test]

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use fencepost_core::{Error, ErrorKind, Fence, FencingToken, LockName, Mark, Result, Stamp, StampHolder};
+use fencepost_core::{
+    Error, ErrorKind, Fence, FencingToken, LockName, Mark, NamePrefix, Result, Stamp, StampHolder,
+};
 
 /// A deliberate defect of a [`BrokenFence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,18 @@ pub enum FenceDefect {
     ExplainsNothing,
     /// It has a mark before anything was sealed.
     StartsWithAMark,
+    /// The list of its marks is not in the order of the names.
+    ListsInDisorder,
+    /// The list shows all marks, whatever the prefix.
+    ListsAnyPrefix,
+    /// The list shows names as they are spelled in a store.
+    ListsSpellings,
+    /// It says that it has forgotten a mark, and keeps it.
+    ForgetsNothing,
+    /// It forgets the marks of all locks at once.
+    ForgetsAll,
+    /// It forgets the mark, and still refuses what was below it.
+    RemembersTheToken,
 }
 
 /// A fence in memory with a defect.
@@ -49,6 +63,7 @@ pub struct BrokenFence {
 struct Marks {
     now: BTreeMap<LockName, Mark>,
     before: BTreeMap<LockName, Mark>,
+    forgotten: BTreeMap<LockName, Mark>,
 }
 
 impl BrokenFence {
@@ -117,7 +132,7 @@ impl Fence for BrokenFence {
         let stamp = self.heard(stamp);
         let mut marks = self.marks();
         let known = if self.defect == FenceDefect::DecidesByAnOldMark { &marks.before } else { &marks.now };
-        let sealed = self.sealed(known.get(&stamp.lock), &stamp);
+        let sealed = self.sealed(known.get(&stamp.lock).or(marks.forgotten.get(&stamp.lock)), &stamp);
         let sealed = sealed.map_err(|error| self.explained(error))?;
         marks.before = marks.now.clone();
         marks.now.insert(stamp.lock, sealed);
@@ -151,5 +166,36 @@ impl Fence for BrokenFence {
         let first = || Mark { token: FencingToken::MIN, holder: StampHolder::default() };
         let mark = self.marks().now.get(&lock).cloned();
         Ok(mark.or_else(|| (self.defect == FenceDefect::StartsWithAMark).then(first)))
+    }
+
+    async fn marks(&self, prefix: &NamePrefix) -> Result<Vec<(LockName, Mark)>> {
+        let mut marks: Vec<_> = self.marks().now.clone().into_iter().collect();
+        if self.defect != FenceDefect::ListsAnyPrefix {
+            marks.retain(|(name, _)| prefix.matches(name));
+        }
+        match self.defect {
+            FenceDefect::ListsInDisorder => marks.reverse(),
+            FenceDefect::ListsSpellings => {
+                for (name, _) in &mut marks {
+                    *name = name.canonical().parse().expect("a spelling is a name");
+                }
+            }
+            _ => {}
+        }
+        Ok(marks)
+    }
+
+    async fn forget(&self, lock: &LockName) -> Result<bool> {
+        let mut marks = self.marks();
+        match self.defect {
+            FenceDefect::ForgetsNothing => return Ok(marks.now.contains_key(lock)),
+            FenceDefect::ForgetsAll => return Ok(std::mem::take(&mut marks.now).contains_key(lock)),
+            _ => {}
+        }
+        let Some(mark) = marks.now.remove(lock) else { return Ok(false) };
+        if self.defect == FenceDefect::RemembersTheToken {
+            marks.forgotten.insert(lock.clone(), mark);
+        }
+        Ok(true)
     }
 }
