@@ -80,6 +80,12 @@ impl Printer {
         }
     }
 
+    /// A question that the user is to answer with yes or no.
+    #[expect(clippy::unused_self, reason = "everything that is said goes through the printer")]
+    pub(crate) fn ask(self, what: impl std::fmt::Display) {
+        say(&format!("fencepost: {what} [y/N] "));
+    }
+
     /// What to do about the error above.
     pub(crate) fn hint(self, what: impl std::fmt::Display) {
         self.line("hint", 36, what);

@@ -89,8 +89,10 @@ impl Mark {
         match mark {
             Some(mark) if mark.token == stamp.token && mark.holder == stamp.holder => Ok(()),
             Some(mark) if mark.token >= stamp.token => Err(mark.refusal("check the stamp", stamp)),
-            _ => {
-                let what = format!("token {} was never sealed", stamp.token);
+            lower => {
+                let mark =
+                    lower.map_or("there is no mark".to_owned(), |mark| format!("the mark is {}", mark.token));
+                let what = format!("token {} was never sealed, {mark}", stamp.token);
                 Err(Error::new(ErrorKind::Stale, "check the stamp", what).on(&stamp.lock).hint("seal first"))
             }
         }

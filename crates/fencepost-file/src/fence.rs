@@ -46,6 +46,19 @@ impl FileFence {
         Directory::of(url).map(Self)
     }
 
+    /// Makes the directory where it is missing, for its owner alone; otherwise the first seal does it.
+    ///
+    /// # Errors
+    /// `Denied`, `Unavailable`, or `Unsupported` on a file system that several hosts share.
+    pub fn prepare(&self) -> Result<()> {
+        self.0.prepare()
+    }
+
+    /// The directory of the marks.
+    pub fn directory(&self) -> &Path {
+        self.0.path()
+    }
+
     fn path(&self, lock: &LockName) -> PathBuf {
         self.0.path().join(format!("{}.mark", lock.canonical()))
     }

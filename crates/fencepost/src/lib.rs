@@ -1,9 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+mod install;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use fencepost_core::*;
+pub use install::{Installation, install_fence, uninstall_fence};
 
 /// Locks in a directory of this host.
 #[cfg(feature = "file")]

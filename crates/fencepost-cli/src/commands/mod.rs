@@ -1,7 +1,9 @@
 //! One file a command.
 
 mod config;
+mod confirm;
 mod explain;
+mod fence;
 mod give_back;
 mod list;
 mod place;
@@ -11,6 +13,8 @@ mod status;
 
 use std::panic::PanicHookInfo;
 
+use fencepost::BackendUrl;
+
 use crate::args::{Cli, Command, ConfigCommand};
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -18,11 +22,13 @@ use crate::printer::Printer;
 /// Carries out what the command line says.
 pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
     match cli.global.backend() {
-        Ok(Some(url)) if url.has_password() => {
-            printer.warn("everybody on this host can read the password in --backend");
-            printer.hint("use ${file:/path} in the configuration, FENCEPOST_BACKEND, or the server's own password file");
-        }
-        Ok(_) => {}
+        Ok(Some(url)) => warn_of_password(
+            &url,
+            "--backend",
+            "use ${file:/path} in the configuration, FENCEPOST_BACKEND, or the server's own password file",
+            printer,
+        ),
+        Ok(None) => {}
         Err(error) => return place::fail(&error, printer),
     }
     match &cli.command {
@@ -30,10 +36,19 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Status(args) => status::status(&cli.global, args, printer),
         Command::List(args) => list::list(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
+        Command::Fence(args) => fence::fence(&cli.global, args, printer),
         Command::Config(args) => match args.command {
             ConfigCommand::Check => config::check(&cli.global, printer),
         },
         Command::GiveBack => give_back::give_back(printer),
+    }
+}
+
+/// A command line is no place for a secret.
+fn warn_of_password(url: &BackendUrl, whose: &str, elsewhere: &str, printer: Printer) {
+    if url.has_password() {
+        printer.warn(format_args!("everybody on this host can read the password in {whose}"));
+        printer.hint(elsewhere);
     }
 }
 

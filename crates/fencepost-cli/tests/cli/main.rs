@@ -3,6 +3,7 @@
 
 mod exits;
 mod faults;
+mod fence;
 mod files;
 mod look;
 mod pty;

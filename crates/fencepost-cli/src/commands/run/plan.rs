@@ -10,6 +10,7 @@ use fencepost::{
 
 use crate::args::{Global, Run};
 use crate::commands::place::{Place, fail};
+use crate::commands::warn_of_password;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -50,6 +51,9 @@ impl Plan {
         let grace = args.grace.or_else(|| graces.min());
         refuse_long_grace(grace, shortest).map_err(|error| fail(&error, printer))?;
         let fences = args.fences().map_err(|error| fail(&error, printer))?;
+        for fence in &fences {
+            warn_of_password(fence, "--fence", "use the rule's fence in the configuration", printer);
+        }
         let targets = args.locks.iter().cloned().zip(places);
         let targets = targets.map(|(name, place)| {
             let misconfigured = place.is_by_rule();

@@ -1,12 +1,16 @@
 //! The command line's grammar; the comments here are the help texts.
 #![expect(clippy::doc_markdown, reason = "the comments are shown as they stand, without markup")]
 
+mod fence;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost::{BackendUrl, LockName, Result};
+
+pub(crate) use fence::{Fence, FenceCommand, FenceForget, FenceInstall, FenceShow, FenceUninstall, Stamped};
 
 /// Never let two jobs silently run at once
 ///
@@ -96,6 +100,8 @@ pub(crate) enum Command {
     List(List),
     /// Tell where a lock lives, and what is promised there
     Explain(Explain),
+    /// Seal and check tokens at a fence, and look after its marks
+    Fence(Fence),
     /// Look at the configuration
     Config(Config),
     /// Give a lease back for a process that is gone; reads it from standard input
