@@ -294,6 +294,23 @@ fn run_whose_fence_cannot_be_used_starts_nothing_and_says_why() {
 }
 
 #[test]
+fn tokens_that_postgres_could_not_take_are_refused_before_anything_is_acquired() {
+    let home = Home::new();
+    let names: Vec<_> = (0..40).map(|index| format!("{}{index}", "x".repeat(190))).collect();
+    let flags = ["run", "--fence", "postgres://db/ledger"];
+    let all = flags.into_iter().chain(names.iter().map(String::as_str)).chain(["--", "true"]);
+    assert_says(&home.run(all).exits(64), &["PGOPTIONS", "40 locks", "8000"]);
+    let mut one = home.fencepost(flags.into_iter().chain(["demo", "--", "true"]));
+    let one = Outcome::of(one.env("PGOPTIONS", format!("-c x={}", "y".repeat(8_000))).output().unwrap());
+    assert_says(&one.exits(64), &["PGOPTIONS", "1 lock"]);
+    assert!(!home.locks().exists(), "nothing was made");
+    let kept = "-c search_path=a -c x=1";
+    let mut other = home.fencepost(["run", "demo", "--", "sh", "-c", "printf %s \"$PGOPTIONS\""]);
+    let other = Outcome::of(other.env("PGOPTIONS", kept).output().unwrap()).exits(0);
+    assert_eq!(other.stdout, kept, "without a fence in Postgres it is left alone");
+}
+
+#[test]
 fn help_fits_eighty_columns_and_names_the_exit_codes() {
     let home = Home::new();
     for args in [

@@ -7,6 +7,7 @@ mod acquire;
 mod journal;
 mod outcome;
 mod plan;
+mod stamps;
 mod watch;
 
 use std::io;
@@ -295,13 +296,17 @@ impl Job<'_> {
             };
             leases.iter().map(one).collect::<serde_json::Value>().to_string()
         });
-        vec![
+        let stamps = self.plan.stamps.as_ref();
+        let postgres = stamps
+            .map(|stamps| (stamps::VARIABLE.to_owned(), Some(stamps.with(leases.iter().map(Lease::stamp)))));
+        let environment = [
             ("FENCEPOST_LOCK".to_owned(), Some(first.lock().to_string())),
             ("FENCEPOST_TOKEN".to_owned(), Some(first.token().to_string())),
             ("FENCEPOST_HOLDER".to_owned(), Some(first.holder().to_string())),
             ("FENCEPOST_BACKEND_KIND".to_owned(), Some(target.place.url.kind().to_owned())),
             ("FENCEPOST_TOKENS".to_owned(), several),
-        ]
+        ];
+        environment.into_iter().chain(postgres).collect()
     }
 
     /// Gives the locks back. A lease that turns out to be lost means that the command may have overlapped.

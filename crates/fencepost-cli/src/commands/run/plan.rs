@@ -8,6 +8,7 @@ use fencepost::{
     Wait,
 };
 
+use super::stamps::{self, Stamps};
 use crate::args::{Global, Run};
 use crate::commands::place::{Place, fail};
 use crate::commands::warn_of_password;
@@ -18,6 +19,8 @@ use crate::printer::Printer;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) targets: Vec<Target>,
+    /// What a fence in Postgres is to find, where there is one.
+    pub(super) stamps: Option<Stamps>,
     wait: Option<Duration>,
     grace: Option<Duration>,
 }
@@ -62,7 +65,11 @@ impl Plan {
                 if misconfigured { Exit::CONFIG } else { exit }
             })
         });
-        Ok(Self { targets: targets.collect::<Result<_, _>>()?, wait, grace })
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        let fences = targets.iter().flat_map(|target| &target.fences);
+        let stamps = Stamps::of_run(fences, &args.locks, std::env::var_os(stamps::VARIABLE));
+        let stamps = stamps.map_err(|error| fail(&error, printer))?;
+        Ok(Self { targets, stamps, wait, grace })
     }
 
     /// The time between SIGTERM and SIGKILL that was asked for, by flag or rule.
