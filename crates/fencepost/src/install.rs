@@ -1,6 +1,6 @@
 //! What a system needs before it can be a fence, and taking it away again: a single place that knows the kinds.
 
-use fencepost_core::{BackendUrl, ErrorKind, LockName, Result};
+use fencepost_core::{BackendUrl, Error, ErrorKind, LockName, Result};
 
 use crate::missing;
 
@@ -15,22 +15,20 @@ pub struct Installation {
     pub dry_run: bool,
 }
 
-/// Prepares the system behind a URL to be a fence; says step by step what was done, or in a dry run what would be. What is there
-/// already stays as it is.
+/// Prepares the system behind a URL to be a fence; says step by step what was done, or in a dry run what would be. What
+/// is there already stays as it is.
 ///
 /// # Cancel safety
 /// A dropped call may have done a part of it; the next one does the rest.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] when the URL is wrong or its kind of fence has no tables; [`ErrorKind::Unsupported`] when this
-/// build has no such fence.
+/// [`ErrorKind::InvalidArgument`] when the URL is wrong, or its kind of fence has no tables; [`ErrorKind::Unsupported`]
+/// when this build has no such fence.
 pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Result<Vec<String>> {
-    match url.kind() {
+    match (url.kind(), &installation.table) {
+        ("file", Some(_)) => Err(without_tables(url)),
         #[cfg(feature = "file")]
-        "file" => {
-            refuse_table(url, installation)?;
-            install_file(&crate::file::FileFence::from_url(url)?, installation.dry_run)
-        }
+        ("file", None) => install_directory(&crate::file::FileFence::from_url(url)?, installation.dry_run),
         _ => Err(missing(url, "fence")),
     }
 }
@@ -41,25 +39,27 @@ pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Res
 /// A dropped call may have done a part of it; the next one does the rest.
 ///
 /// # Errors
-/// Those of [`install_fence`], and [`ErrorKind::Unsupported`] where nothing is taken away but by hand.
+/// Those of [`install_fence`], and [`ErrorKind::Unsupported`] where only hands take it away.
 pub async fn uninstall_fence(url: &BackendUrl, installation: &Installation) -> Result<Vec<String>> {
-    match url.kind() {
-        #[cfg(feature = "file")]
-        "file" => {
-            refuse_table(url, installation)?;
-            let fence = crate::file::FileFence::from_url(url)?;
-            let what = format!(
-                "{fence} holds marks, and may hold locks; without its marks former holders could write again"
-            );
-            Err(fencepost_core::Error::new(ErrorKind::Unsupported, "uninstall the fence", what)
-                .hint("`fencepost fence forget` removes one mark; remove the directory by hand when nobody uses it any more"))
+    match (url.kind(), &installation.table) {
+        ("file", Some(_)) => Err(without_tables(url)),
+        ("file", None) => {
+            let what = format!("{url} holds the marks, without which former holders could write again");
+            Err(Error::new(ErrorKind::Unsupported, "uninstall the fence", what).hint(
+                "`fencepost fence forget` removes one mark; remove the directory by hand when nobody uses it any more",
+            ))
         }
         _ => Err(missing(url, "fence")),
     }
 }
 
+fn without_tables(url: &BackendUrl) -> Error {
+    url.wrong("a fence in a directory has no tables").hint("leave --table out")
+}
+
+/// Makes the directory of a fence.
 #[cfg(feature = "file")]
-fn install_file(fence: &crate::file::FileFence, dry_run: bool) -> Result<Vec<String>> {
+fn install_directory(fence: &crate::file::FileFence, dry_run: bool) -> Result<Vec<String>> {
     let directory = fence.directory().display();
     let is_there = fence.directory().is_dir();
     if !dry_run {
@@ -70,12 +70,4 @@ fn install_file(fence: &crate::file::FileFence, dry_run: bool) -> Result<Vec<Str
         (false, true) => format!("would make the directory {directory}"),
         (false, false) => format!("made the directory {directory}"),
     }])
-}
-
-#[cfg(feature = "file")]
-fn refuse_table(url: &BackendUrl, installation: &Installation) -> Result<()> {
-    match installation.table {
-        Some(_) => Err(url.wrong("a fence in a directory has no tables").hint("leave --table out")),
-        None => Ok(()),
-    }
 }

@@ -287,6 +287,13 @@ fn run_whose_fence_cannot_be_used_starts_nothing_and_says_why() {
     assert_eq!(run(&url, "-n", 79), "stale");
     assert_eq!(run("file:/proc/nowhere", "-n", 69), "unavailable");
     assert_eq!(run("file:/proc/nowhere", "--wait=1s", 69), "unavailable");
+    let of_nobody = format!("file:{}", home.path("locks").display());
+    let args =
+        ["run", "--backend", &of_nobody, "--fence", &url, "--report", "denied", "demo", "--", "touch", "ran"];
+    if let Some(denied) = home.as_nobody(&args) {
+        assert_says(&denied.exits(77), &["sink", "Permission denied"]);
+        assert_eq!(home.json("denied")["outcome"], "denied");
+    }
     let good = format!("file:{}", home.path("good").display());
     home.run(["run", "--fence", &good, "--fence", &url, "other", "demo", "--", "touch", "ran"]).exits(79);
     assert!(!home.path("ran").exists());
