@@ -223,3 +223,17 @@ create or replace function fencepost.holder_of(_id int, _token bigint, _holder t
         and pg_catalog.split_part(l.who, ' ', 2) = _token::text
         and (_holder is null or pg_catalog.split_part(l.who, ' ', 5) = _holder)
 $$;
+
+-- Whether the lock has had its holder for a while. One that is not settled may be a session whose client is gone and that has
+-- not noticed yet.
+create or replace function fencepost.is_settled(_id int) returns boolean language sql as $$
+    select exists (
+        select from pg_catalog.pg_locks k join fencepost.lock l on l.id = _id
+        where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
+            and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+            and k.classid = 1717923427 and k.objid = _id
+            and pg_catalog.split_part(l.who, ' ', 1) = k.pid::text
+            and pg_catalog.split_part(l.who, ' ', 3)::bigint / 1e6
+                < pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) - 0.1
+    )
+$$;

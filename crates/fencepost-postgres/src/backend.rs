@@ -10,7 +10,7 @@ use fencepost_core::{
 };
 
 use crate::endpoint::{Endpoint, Options, PausePolicy};
-use crate::failure::{unavailable};
+use crate::failure::unavailable;
 use crate::libpq::Environment;
 use crate::look::{Wanted, look};
 use crate::queue;
@@ -52,10 +52,8 @@ impl PostgresBackend {
             PausePolicy::Hold => Expiry::WithSession,
             PausePolicy::Expire => Expiry::AfterTtl,
         };
-        let profile = PROFILE
-            .expiry(expiry)
-            .longest_ttl(Some(options.max_ttl))
-            .quarantine(options.has_quarantine);
+        let profile =
+            PROFILE.expiry(expiry).longest_ttl(Some(options.max_ttl)).quarantine(options.has_quarantine);
         Ok(Self { server: Server::new(clock, endpoint, options), profile, shown: url.to_string() })
     }
 

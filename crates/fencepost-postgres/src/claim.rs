@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencepost_core::{Claim, Descriptor, Error, Grant, Handover, LossReason, Renewal, Result, until};
+use fencepost_core::{
+    Claim, Descriptor, Error, ErrorKind, Grant, Handover, LossReason, Renewal, Result, until,
+};
 use futures_util::future::BoxFuture;
 
 use crate::server::Server;
@@ -33,10 +35,6 @@ impl PostgresClaim {
         server.note_holder(grant.holder, &session);
         Self { server, session, id, grant, is_released: false }
     }
-
-    fn is_over(&self) -> Error {
-        Error::lost(LossReason::SessionEnded, "its session on the server has ended")
-    }
 }
 
 #[async_trait]
@@ -47,10 +45,17 @@ impl Claim for PostgresClaim {
 
     async fn renew(&mut self) -> Result<Renewal> {
         let counted_from = self.server.clock().now();
-        if self.session.holds(self.id).await? {
-            return Ok(Renewal { ttl: self.grant.ttl, counted_from });
+        match self.session.holds(self.id).await {
+            Ok(true) => Ok(Renewal { ttl: self.grant.ttl, counted_from }),
+            Ok(false) => {
+                Err(Error::lost(LossReason::Expired, "the session on the server does not hold it any more"))
+            }
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                self.session.close();
+                Err(self.lost().await)
+            }
+            Err(error) => Err(error),
         }
-        Err(Error::lost(LossReason::Expired, "the session on the server does not hold it any more"))
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
@@ -91,11 +96,14 @@ impl Claim for PostgresClaim {
             }
             Ok(false) => {
                 self.session.close();
-                Err(self.is_over().during("release the lock"))
+                let what = "the session on the server did not hold it any more";
+                Err(Error::lost(LossReason::Expired, what).during("release the lock"))
             }
+            // A session that is gone, or is closed now, holds nothing.
             Err(error) => {
                 self.session.close();
-                Err(error)
+                let what = format!("the session has ended: {error}");
+                Err(Error::lost(LossReason::SessionEnded, what).during("release the lock"))
             }
         }
     }

@@ -64,12 +64,7 @@ impl Connection {
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
-    pub(crate) async fn open(
-        clock: &Clock,
-        endpoint: &Endpoint,
-        host: &Host,
-        options: &str,
-    ) -> Result<Self> {
+    pub(crate) async fn open(clock: &Clock, endpoint: &Endpoint, host: &Host, options: &str) -> Result<Self> {
         let most = endpoint.connect_timeout.unwrap_or(CONNECT_MOST);
         let give_up_at = Some(clock.now().after(most));
         let opened = until(clock, give_up_at, Self::log_in(clock, endpoint, host, options)).await;
@@ -96,8 +91,7 @@ impl Connection {
         };
         #[cfg(feature = "tls")]
         if let Some(connector) = tls.connector() {
-            let (client, connection) =
-                config.connect_raw(socket.clone(), connector).await.map_err(failed)?;
+            let (client, connection) = config.connect_raw(socket.clone(), connector).await.map_err(failed)?;
             return Self::start(clock, at, tls, &socket, client, connection);
         }
         let opened = config.connect_raw(socket.clone(), tokio_postgres::NoTls).await;
@@ -116,7 +110,8 @@ impl Connection {
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let duplicate = socket.duplicate().map_err(|error| unavailable("no descriptor is left").caused_by(error))?;
+        let duplicate =
+            socket.duplicate().map_err(|error| unavailable("no descriptor is left").caused_by(error))?;
         let descriptor = Descriptor { fd: Arc::new(duplicate), inheritable: false };
         let warnings = Arc::<AtomicU64>::default();
         let (open, closed) = oneshot::channel::<()>();
@@ -238,7 +233,9 @@ where
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => return failure(&error),
-            None => return Error::new(ErrorKind::Unavailable, "talk to the server", "the connection was closed"),
+            None => {
+                return Error::new(ErrorKind::Unavailable, "talk to the server", "the connection was closed");
+            }
         }
     }
 }

@@ -28,7 +28,9 @@ fn refused(refusal: &DbError) -> Error {
         _ if ["53", "55", "08", "58"].iter().any(|class| code.code().starts_with(class)) => {
             error(ErrorKind::Unavailable)
         }
-        "42704" if what.contains("client_connection_check_interval") || what.contains("idle_session_timeout") => {
+        "42704"
+            if what.contains("client_connection_check_interval") || what.contains("idle_session_timeout") =>
+        {
             Error::new(ErrorKind::Unsupported, "connect", "it needs PostgreSQL 14 or newer")
         }
         _ => error(ErrorKind::Unexpected),

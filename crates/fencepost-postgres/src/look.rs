@@ -129,7 +129,8 @@ impl Seen {
                 state.label = Some(last.label);
                 state.since_micros = last.since_micros;
                 // Only a session that is ended when it is idle runs out.
-                state.remaining = idle.filter(|_| !last.ttl.is_zero()).map(|idle| last.ttl.saturating_sub(idle));
+                state.remaining =
+                    idle.filter(|_| !last.ttl.is_zero()).map(|idle| last.ttl.saturating_sub(idle));
             }
         } else if !self.rests.is_zero() {
             state.status = Status::Resting;

@@ -32,6 +32,11 @@ const LET_GO_MOST: Duration = Duration::from_secs(2);
 /// How old a grant may be without a sign of life that makes its lease a whole one.
 const FRESH_FOR: Duration = Duration::from_millis(20);
 
+/// How long, and how often, somebody who does not wait waits all the same for a session that is about to end: longer together
+/// than the server takes to notice a client that is gone.
+const PASSING: Duration = Duration::from_millis(30);
+const PASSING_TIMES: u32 = 5;
+
 /// Acquires the lock as the request says.
 ///
 /// # Cancel safety
@@ -66,6 +71,8 @@ struct Attempt<'a> {
     /// Why there is no grant yet.
     standing: Option<Error>,
     was_reached: bool,
+    /// How often the lock was found taken by somebody who may be gone in a moment.
+    passed: u32,
     under_way: Option<UnderWay>,
 }
 
@@ -90,6 +97,7 @@ impl<'a> Attempt<'a> {
             who: format!(" {ttl} {holder} {label}"),
             standing: None,
             was_reached: false,
+            passed: 0,
             under_way: None,
         }
     }
@@ -145,12 +153,11 @@ impl<'a> Attempt<'a> {
                 }
             };
             (failing_since, kept) = (None, session);
-            if self.request.wait == Wait::No || give_up_at.is_some_and(|at| self.clock().now() >= at) {
-                if let (Some(_), Some(session)) = (&self.standing, kept) {
-                    self.server.keep(session);
-                    return Err(self.out_of_time());
-                }
-                kept = None;
+            let is_over = give_up_at.is_some_and(|at| self.clock().now() >= at)
+                || (self.request.wait == Wait::No && tries > 0);
+            if is_over && self.standing.is_some() {
+                kept.into_iter().for_each(|session| self.server.keep(session));
+                return Err(self.out_of_time());
             }
         }
     }
@@ -180,6 +187,11 @@ impl<'a> Attempt<'a> {
                 self.under_way = None;
                 return self.claim(session, id, token, counted_from).map(Step::Granted);
             }
+            Answer::Busy if self.is_passing(&session, id).await? => {
+                self.clock().sleep(PASSING).await;
+                *kept = Some(session);
+                return Ok(Step::Again);
+            }
             Answer::Busy => {}
             Answer::UnknownRow => {
                 self.server.forget_id(&self.request.name);
@@ -194,6 +206,16 @@ impl<'a> Attempt<'a> {
         }
         *kept = Some(session);
         Ok(Step::Busy)
+    }
+
+    /// Whether, for somebody who does not wait, the lock may be taken by a session that is about to end, since its client was
+    /// killed a moment ago.
+    async fn is_passing(&mut self, session: &Session, id: i32) -> Result<bool> {
+        if self.request.wait != Wait::No || self.passed >= PASSING_TIMES {
+            return Ok(false);
+        }
+        self.passed += 1;
+        Ok(!session.is_settled(id).await?)
     }
 
     /// The session of the locks that are acquired together with this one, or one of its own.
@@ -299,7 +321,8 @@ impl<'a> Attempt<'a> {
     async fn sit_out(&mut self, ready_at: Moment, give_up_at: Option<Moment>) -> Result<()> {
         let clock = self.clock();
         let seconds = ready_at.since(clock.now()).as_secs_f64().ceil();
-        let what = format!("the server grants nothing for another {seconds} s, because it has lost its locks");
+        let what =
+            format!("the server grants nothing for another {seconds} s, because it has lost its locks");
         let error = contended(&what).hint(
             "leases that it has forgotten are over then; ?quarantine=off skips that where there can be none",
         );

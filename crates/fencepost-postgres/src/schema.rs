@@ -31,7 +31,8 @@ pub(crate) async fn ensure(client: &Client, is_there: bool) -> Result<()> {
         match version.map(|row| row.get::<_, i32>(0)) {
             Some(VERSION) => return Ok(()),
             Some(other) if other > VERSION => {
-                let what = format!("the schema fencepost has version {other}, and this build knows {VERSION}");
+                let what =
+                    format!("the schema fencepost has version {other}, and this build knows {VERSION}");
                 return Err(Error::new(ErrorKind::Unsupported, "use the database", what)
                     .hint("use the newer fencepost that has made it"));
             }

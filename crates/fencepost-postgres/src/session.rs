@@ -178,6 +178,15 @@ impl Session {
         Ok(Duration::from_millis(left.max(0).unsigned_abs()))
     }
 
+    /// Whether a lock that is taken has had its holder for a while.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub(crate) async fn is_settled(&self, id: i32) -> Result<bool> {
+        let row = self.client().query_one("select fencepost.is_settled($1)", &[&id]).await;
+        row.map(|row| row.get(0)).map_err(|error| missing_rights(&error))
+    }
+
     /// The id of a lock.
     ///
     /// # Cancel safety
@@ -209,8 +218,7 @@ impl Session {
         };
         let asking = self.ask(&self.statements.wait_acquire, request);
         // All is sent at once, and carried out in this order.
-        let (limited, registered, answer) =
-            join3(limiting, self.register(label), asking).await;
+        let (limited, registered, answer) = join3(limiting, self.register(label), asking).await;
         limited.and(registered).and(answer)
     }
 
@@ -334,8 +342,9 @@ impl Statements {
             ),
         ]);
         let prepared = prepared.await.map_err(|error| missing_rights(&error))?;
-        let [lock_id, try_acquire, wait_acquire, release, let_go, held_by, limit] =
-            prepared.try_into().map_err(|_| unexpected("it prepared other statements than it was asked for"))?;
+        let [lock_id, try_acquire, wait_acquire, release, let_go, held_by, limit] = prepared
+            .try_into()
+            .map_err(|_| unexpected("it prepared other statements than it was asked for"))?;
         Ok(Self { lock_id, try_acquire, wait_acquire, release, let_go, held_by, limit })
     }
 }
@@ -389,7 +398,9 @@ impl Facts {
     fn check(&self, host: &Host, terms: Terms) -> Result<()> {
         if self.is_standby {
             let hint = "name the primary, or all hosts: postgres://h1,h2/db takes the one that is";
-            return Err(unavailable(format!("{host} is a standby, and only a primary can hold a lock")).hint(hint));
+            return Err(
+                unavailable(format!("{host} is a standby, and only a primary can hold a lock")).hint(hint)
+            );
         }
         settings::check(terms, |name| self.settings.get(name).map(ToOwned::to_owned))
     }

@@ -21,9 +21,8 @@ pub(crate) struct Transport {
 
 /// What makes a connection an encrypted one.
 #[cfg(feature = "tls")]
-pub(crate) type Connector = <tokio_postgres_rustls::MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<
-    Socket,
->>::TlsConnect;
+pub(crate) type Connector =
+    <tokio_postgres_rustls::MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::TlsConnect;
 
 impl Transport {
     /// The transport to a host. A socket of the same host is never encrypted.
@@ -43,13 +42,16 @@ impl Transport {
         };
         #[cfg(feature = "tls")]
         {
-            let Host::Network { name, .. } = host else { return Ok(Self { mode, channel_binding, with: None }) };
+            let Host::Network { name, .. } = host else {
+                return Ok(Self { mode, channel_binding, with: None });
+            };
             if mode == SslMode::Disable {
                 return Ok(Self { mode, channel_binding, with: None });
             }
             let tls = endpoint.tls.clone();
             let config = beside(move || verify::config(&tls)).await;
-            let config = config.map_err(|error| crate::failure::unavailable("no thread is left").caused_by(error))??;
+            let config = config
+                .map_err(|error| crate::failure::unavailable("no thread is left").caused_by(error))??;
             Ok(Self { mode, channel_binding, with: Some((config, name.clone())) })
         }
         #[cfg(not(feature = "tls"))]

@@ -23,19 +23,21 @@ pub(super) fn config(tls: &Tls) -> Result<Arc<ClientConfig>> {
     let authorities = match roots(&tls.roots)? {
         None => None,
         Some(roots) => {
-            let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+            let built =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
             Some(built.map_err(|error| wrong(error.to_string()))?)
         }
     };
-    let verifier = Arc::new(Verifier { authorities, looks_at_name: tls.mode == SslMode::VerifyFull, provider });
+    let verifier =
+        Arc::new(Verifier { authorities, looks_at_name: tls.mode == SslMode::VerifyFull, provider });
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let config = match &tls.identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
             let (certificates, key) = read_identity(identity)?;
-            builder.with_client_auth_cert(certificates, key).map_err(|error| {
-                wrong(format!("{} does not fit: {error}", identity.key.display()))
-            })?
+            builder
+                .with_client_auth_cert(certificates, key)
+                .map_err(|error| wrong(format!("{} does not fit: {error}", identity.key.display())))?
         }
     };
     Ok(Arc::new(config))
@@ -66,7 +68,8 @@ fn roots(roots: &Roots) -> Result<Option<RootCertStore>> {
 
 fn read_identity(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let certificates = read_certificates(&identity.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&identity.key).map_err(|error| unreadable(&identity.key, error))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&identity.key).map_err(|error| unreadable(&identity.key, error))?;
     Ok((certificates, key))
 }
 
