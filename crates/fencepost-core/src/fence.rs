@@ -154,6 +154,13 @@ pub trait Fence: fmt::Debug + fmt::Display + Send + Sync {
     /// # Cancel safety
     /// A dropped call may or may not have removed the mark.
     async fn forget(&self, lock: &LockName) -> Result<bool>;
+
+    /// What weakens the fence of `lock`, a sentence for each: a guard that was switched off, a table that has none. Nothing
+    /// where all is well.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    async fn findings(&self, lock: &LockName) -> Result<Vec<String>>;
 }
 
 /// A fence in this process's memory: the reference for what the others must do.
@@ -191,5 +198,9 @@ impl Fence for MemoryFence {
 
     async fn forget(&self, name: &LockName) -> Result<bool> {
         Ok(lock(&self.0).remove(name).is_some())
+    }
+
+    async fn findings(&self, _: &LockName) -> Result<Vec<String>> {
+        Ok(Vec::new())
     }
 }

@@ -13,6 +13,7 @@ mod claim;
 mod connection;
 mod endpoint;
 mod failure;
+mod fence;
 mod libpq;
 mod look;
 mod pooler;
@@ -25,3 +26,4 @@ mod socket;
 mod tls;
 
 pub use backend::{PROFILE, PostgresBackend};
+pub use fence::PostgresFence;

@@ -1,9 +1,11 @@
 //! The suite that every backend runs, on a real Postgres, with both policies for a holder that is stopped.
 
-use fencepost_core::{Clock, Locks};
-use fencepost_postgres::PostgresBackend;
-use fencepost_testkit::Harness;
+use std::sync::Arc;
+
+use fencepost_core::{Clock, Fence, Locks};
+use fencepost_postgres::{PostgresBackend, PostgresFence};
 use fencepost_testkit::servers::PostgresServer;
+use fencepost_testkit::{FenceHarness, Harness};
 
 struct Hold(PostgresServer);
 
@@ -58,3 +60,18 @@ fn at(url: &str) -> Locks {
 
 fencepost_testkit::conformance!(hold: Hold, if postgres_server);
 fencepost_testkit::conformance!(expire: Expire, if postgres_server);
+
+struct Fenced(PostgresServer);
+
+impl FenceHarness for Fenced {
+    fn start() -> Self {
+        Self(PostgresServer::start())
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        let url = self.0.url().parse().expect("an address is a URL");
+        Arc::new(PostgresFence::from_url(&url, Clock::system()).expect("the URL names a server"))
+    }
+}
+
+fencepost_testkit::fence_conformance!(Fenced, if postgres_server);
