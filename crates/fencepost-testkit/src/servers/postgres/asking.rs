@@ -44,13 +44,13 @@ impl PostgresServer {
         self.execute(&format!("CREATE DATABASE {name}"));
     }
 
-    /// Ends the session of this process, `pg_backend_pid()`, as an operator does.
+    /// Ends the session of this process, `pg_backend_pid()`, as an operator does, and waits until it is gone.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is none, or it does not end within half a minute.
     pub fn terminate(&self, session: u32) {
-        let ended = self.query(&format!("SELECT pg_terminate_backend({session})"));
-        assert_eq!(ended, "t", "the session was there");
+        let ended = self.query(&format!("SELECT pg_terminate_backend({session}, 30000)"));
+        assert_eq!(ended, "t", "the session was there and has ended");
     }
 
     /// How libpq reaches the server by its socket.

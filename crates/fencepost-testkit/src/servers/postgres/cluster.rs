@@ -23,12 +23,13 @@ impl Cluster {
         Self(directory)
     }
 
-    /// Makes data of their own identity, in which there is nothing yet. With a password, TCP asks for it; the socket never does.
+    /// Makes data of their own identity, in which there is nothing yet. With a password, TCP asks for it; the socket
+    /// never does.
     pub(super) fn initialize(&self, password: Option<&str>) {
         let mut command = self.command("initdb");
         command.args(["--no-sync", "--no-instructions", "--username=postgres", "--auth=trust"]);
         command.args(["--encoding=UTF8", "--locale=C", "--pgdata"]).arg(self.data());
-        let file = password.map(password_file);
+        let file = password.map(|password| self.password_file(password));
         if let Some(file) = &file {
             command.arg("--auth-host=scram-sha-256").arg("--pwfile").arg(file.path());
         }
@@ -78,6 +79,13 @@ impl Cluster {
         bound(&program(name), self.path())
     }
 
+    fn password_file(&self, password: &str) -> NamedTempFile {
+        let mut file = NamedTempFile::new_in(self.path()).expect("a file can be made in the directory");
+        file.write_all(password.as_bytes()).expect("a file in the directory can be written");
+        give_to_user(file.path());
+        file
+    }
+
     /// A killed server leaves a few bytes of System V shared memory, by which the next one on its data sees whether
     /// processes of the first are left. The next one frees them; where there is none, they would stay until a reboot,
     /// and the kernel has 4096 of them.
@@ -95,11 +103,4 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.free_memory();
     }
-}
-
-fn password_file(password: &str) -> NamedTempFile {
-    let mut file = NamedTempFile::new().expect("a temporary file can be made");
-    file.write_all(password.as_bytes()).expect("a temporary file can be written");
-    give_to_user(file.path());
-    file
 }

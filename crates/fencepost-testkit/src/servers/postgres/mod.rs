@@ -157,8 +157,7 @@ impl PostgresServer {
 
     /// Kills the server if it runs, and starts it on the same port with new data, in which there is nothing.
     ///
-    /// Its `system_identifier` is another one then, as that of a real server would be; those that were started and not
-    /// emptied mostly share one.
+    /// Its `system_identifier` is then its own, while servers that were not emptied mostly share one.
     ///
     /// # Panics
     /// As [`PostgresSetup::start`].
@@ -260,18 +259,23 @@ impl PostgresServer {
     }
 
     fn wait_until_ready(&mut self) {
-        let is_ready = holds_within(LONGEST_WAIT, || self.has_ended() || self.answers());
-        let is_running = is_ready && !self.has_ended();
-        assert!(is_running, "postgres does not start; it said:\n{}", self.log());
-        let answering = self.query("SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)");
-        assert_eq!(answering, self.pid().to_string(), "the server that answers is the one that was started");
+        let mut answering = None;
+        let is_over = holds_within(LONGEST_WAIT, || {
+            answering = self.answering();
+            answering.is_some() || self.has_ended()
+        });
+        assert!(is_over && answering.is_some(), "postgres does not start; it said:\n{}", self.log());
+        let started = Some(self.pid().to_string());
+        assert_eq!(answering, started, "the server that answers is the one that was started");
     }
 
-    fn answers(&self) -> bool {
+    /// The number of the server that answers, if one does.
+    fn answering(&self) -> Option<String> {
         // Asking costs more than looking.
         let state = self.cluster.state();
         let says_so = state.get(7).is_some_and(|state| state == "ready" || state == "standby");
-        says_so && self.try_query("SELECT 1").is_ok()
+        says_so
+            .then(|| self.try_query("SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)").ok())?
     }
 
     fn has_ended(&mut self) -> bool {
@@ -294,7 +298,7 @@ impl PostgresServer {
 
 const RUNS: &str = "the server was not killed or shut down";
 /// Nothing waits for a disk, and whatever shared memory a killed server leaves lies in its directory.
-const DEFAULTS: [&str; 8] = [
+const DEFAULTS: [&str; 9] = [
     "listen_addresses=127.0.0.1",
     "fsync=off",
     "full_page_writes=off",
@@ -304,4 +308,6 @@ const DEFAULTS: [&str; 8] = [
     "log_destination=stderr",
     // A standby that lost its primary tries again so often; after five seconds otherwise.
     "wal_retrieve_retry_interval=100ms",
+    // A standby that received nothing for a while finds what it missed.
+    "wal_keep_size=256MB",
 ];

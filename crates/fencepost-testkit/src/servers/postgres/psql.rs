@@ -112,6 +112,8 @@ fn command(connection: &str) -> Command {
     let mut command = Command::new(program("psql"));
     command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--no-password"]);
     command.args(["--dbname", connection]);
+    // What somebody has set for libpq, in variables or at home, is not meant for tests.
+    command.env_clear().env("HOME", "/");
     command
 }
 

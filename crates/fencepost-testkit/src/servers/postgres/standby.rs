@@ -23,12 +23,14 @@ impl PostgresServer {
     /// When it does not connect within half a minute.
     pub fn follow(&self, primary: &Self) {
         self.receive_from(&primary.connection());
-        wait_until("the standby is connected to its primary", || {
-            self.query("SELECT status FROM pg_stat_wal_receiver") == "streaming"
-        });
+        // Until it has looked at its settings, it may still be connected to another one.
+        let question =
+            format!("SELECT status FROM pg_stat_wal_receiver WHERE sender_port = {}", primary.port());
+        wait_until("the standby is connected to its primary", || self.query(&question) == "streaming");
     }
 
-    /// Has a standby receive nothing any more, so that it misses what is committed from now on, also when it is promoted.
+    /// Has a standby receive nothing any more, so that it misses what is committed from now on, also when it is
+    /// promoted.
     ///
     /// # Panics
     /// When it does not cut the connection within half a minute.

@@ -22,13 +22,9 @@ pub(super) fn unpack(directory: &Path) -> bool {
 /// Makes an archive of a server's data, which was not started yet, unless there is no place for it.
 pub(super) fn pack(directory: &Path) {
     let Ok(archive) = NamedTempFile::new_in(FOLDER) else { return };
-    run(Command::new("tar")
-        .arg("--create")
-        .arg("--file")
-        .arg(archive.path())
-        .arg("-C")
-        .arg(directory)
-        .arg("data"));
+    let mut command = Command::new("tar");
+    command.args(["--create", AT_ONCE, "--directory"]).arg(directory).arg("--file").arg(archive.path());
+    run(command.arg("data"));
     // Where it cannot be renamed, the next one tries again.
     drop(archive.persist(file()));
 }
@@ -41,6 +37,7 @@ fn file() -> PathBuf {
     Path::new(FOLDER).join(format!("{version}.tar"))
 }
 
-/// A megabyte is read and written at once; with tar's ten kilobytes it takes five times as long.
+/// A megabyte is read and written at once; with tar's ten kilobytes it takes several times as long.
 const AT_ONCE: &str = "--blocking-factor=2048";
+/// Cargo's folder for this crate.
 const FOLDER: &str = env!("OUT_DIR");
