@@ -64,7 +64,8 @@ fn lost_touch(error: &tokio_postgres::Error) -> Error {
     if error.to_string().starts_with("error performing TLS handshake") {
         return Error::new(ErrorKind::Unavailable, "connect", format!("TLS: {why}"));
     }
-    let is_broken = error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>());
+    let is_broken =
+        error.is_closed() || error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>);
     if !is_broken {
         return unexpected(why);
     }

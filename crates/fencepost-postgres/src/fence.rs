@@ -92,7 +92,8 @@ impl PostgresFence {
         let mut sql = format!("{}\n{grants}", schema::SQL);
         if let Some((table, name)) = guarded {
             let [table, name, key] = [table, name.as_str(), &name.canonical()].map(literal);
-            sql.push_str(&format!("\nselect fencepost.guard({table}::text::regclass, {name}, {key});\n"));
+            let guard = format!("\nselect fencepost.guard({table}::text::regclass, {name}, {key});\n");
+            sql.push_str(&guard);
         }
         sql
     }
@@ -114,6 +115,12 @@ impl PostgresFence {
         Ok(rows.map_err(|error| of_table(&error))?.iter().map(|row| row.get(0)).collect())
     }
 
+    /// The SQL that [`uninstall`](Self::uninstall) runs.
+    pub fn uninstallation(&self, table: Option<&str>) -> String {
+        let table = table.map_or_else(|| "null".to_owned(), literal);
+        format!("select fencepost.unguard({table}::text::regclass);")
+    }
+
     /// A connection to the primary: the one that is kept, or a new one.
     async fn connect(&self) -> Result<Arc<Connection>> {
         if let Some(connection) = lock(&self.connection).as_ref().filter(|connection| connection.is_open()) {
@@ -126,14 +133,13 @@ impl PostgresFence {
                 let connection = Connection::open(&self.clock, &self.endpoint, host, options).await?;
                 let sql = "select pg_catalog.pg_is_in_recovery()";
                 let row = connection.client().query_typed(sql, &[]).await.map_err(|error| failure(&error))?;
-                match row.first().is_some_and(|row| row.get(0)) {
-                    true => {
-                        Err(unavailable(format!("{host} is a standby, and only a primary can be a fence")))
-                    }
-                    false => Ok(connection),
+                if row.first().is_some_and(|row| row.get(0)) {
+                    let what = format!("{host} is a standby, and only a primary can be a fence");
+                    return Err(unavailable(what));
                 }
+                Ok(connection)
             };
-            match opened.await {
+            match Box::pin(opened).await {
                 Ok(connection) => {
                     let connection = Arc::new(connection);
                     *lock(&self.connection) = Some(Arc::clone(&connection));
@@ -199,16 +205,22 @@ impl PostgresFence {
         }))
     }
 
-    /// What a refusal of the server means, in the words of every fence.
-    async fn refusal(&self, stamp: &Stamp, operation: &'static str, said: &tokio_postgres::Error) -> Error {
+    /// What an error means that may be a refusal of the stamp; that one in the words of every fence.
+    pub(crate) async fn refused(
+        &self,
+        stamp: &Stamp,
+        operation: &'static str,
+        said: &tokio_postgres::Error,
+    ) -> Error {
+        let Some(refusal) = said.as_db_error().filter(|refusal| refusal.code().code() == "FP002") else {
+            return missing_rights(said).during(operation).on(&stamp.lock);
+        };
         if let Ok(mark) = self.mark(&stamp.lock).await
             && let Err(error) = Mark::sealed(mark.as_ref(), stamp)
         {
             return error.during(operation);
         }
-        let said =
-            said.as_db_error().map_or_else(|| said.to_string(), |refusal| refusal.message().to_owned());
-        Error::new(ErrorKind::Stale, operation, said).on(&stamp.lock)
+        Error::new(ErrorKind::Stale, operation, refusal.message()).on(&stamp.lock)
     }
 }
 
@@ -220,7 +232,7 @@ fn texts<'a>(values: &'a [&'a str]) -> Vec<Value<'a>> {
 }
 
 /// Every token fits: none is above 2^63-1.
-fn stored(token: FencingToken) -> i64 {
+pub(crate) fn stored(token: FencingToken) -> i64 {
     i64::try_from(token.get()).unwrap_or(i64::MAX)
 }
 
@@ -293,7 +305,7 @@ impl Fence for PostgresFence {
                 Err(error) => error,
             };
             match error.code().map(SqlState::code) {
-                Some("FP002") => return Err(self.refusal(stamp, "seal the fence", &error).await),
+                Some("FP002") => return Err(self.refused(stamp, "seal the fence", &error).await),
                 Some("55P03") => {
                     evictions += 1;
                     if let Some(stays) = self.evict(stamp).await? {

@@ -5,6 +5,7 @@
 //! - `server`, `session`, `settings`: the sessions of this process, and what each must have set
 //! - `connection`, `socket`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
 //! - `schema`, and the SQL in `sql/`: what is kept in the database
+//! - `fence`, `transaction`: the mark beside the data, and its check
 //! - `look`: onlookers
 //! - `endpoint`, `libpq`: what a URL says, and libpq's environment, services and password file
 
@@ -24,6 +25,9 @@ mod session;
 mod settings;
 mod socket;
 mod tls;
+mod transaction;
 
 pub use backend::{PROFILE, PostgresBackend};
 pub use fence::PostgresFence;
+pub use tokio_postgres;
+pub use transaction::FencedTransaction;

@@ -134,7 +134,9 @@ impl<'a> Attempt<'a> {
                     continue;
                 }
                 (Err(error), session) => {
-                    session.into_iter().for_each(|session| self.server.keep(session));
+                    if let Some(session) = session {
+                        self.server.keep(session);
+                    }
                     return Err(error);
                 }
                 (Ok(Step::Again), session) => session,
@@ -156,7 +158,9 @@ impl<'a> Attempt<'a> {
             let is_over = give_up_at.is_some_and(|at| self.clock().now() >= at)
                 || (self.request.wait == Wait::No && tries > 0);
             if is_over && self.standing.is_some() {
-                kept.into_iter().for_each(|session| self.server.keep(session));
+                if let Some(session) = kept {
+                    self.server.keep(session);
+                }
                 return Err(self.out_of_time());
             }
         }
@@ -244,11 +248,11 @@ impl<'a> Attempt<'a> {
         let sent = self.clock().now();
         let answered_by = sent.after(REPLY_MOST);
         let answer = if tries == 0 {
-            until(self.clock(), Some(answered_by), session.try_acquire(&asked)).await
+            until(self.clock(), Some(answered_by), Box::pin(session.try_acquire(&asked))).await
         } else {
             // Who waits for longer than one statement does is told to onlookers.
             let waits = (tries > 1).then(|| self.waits(sent));
-            let asking = session.wait_acquire(&asked, waits.as_ref());
+            let asking = Box::pin(session.wait_acquire(&asked, waits.as_ref()));
             let end = give_up_at.map_or(answered_by, |at| at.min(answered_by));
             until(self.clock(), Some(end), asking).await
         };
@@ -289,7 +293,7 @@ impl<'a> Attempt<'a> {
         if now.since(sent) <= FRESH_FOR {
             return Ok(sent);
         }
-        match until(self.clock(), Some(now.after(REPLY_MOST)), session.holds(id)).await {
+        match until(self.clock(), Some(now.after(REPLY_MOST)), Box::pin(session.holds(id))).await {
             Some(Ok(true)) => Ok(now),
             outcome => {
                 self.under_way = None;
@@ -348,16 +352,12 @@ impl<'a> Attempt<'a> {
 
     async fn sleep_until(&self, at: Moment, give_up_at: Option<Moment>) -> Result<()> {
         let clock = self.clock();
-        match give_up_at.filter(|give_up_at| *give_up_at <= at) {
-            Some(give_up_at) => {
-                clock.sleep_until(give_up_at).await;
-                Err(self.out_of_time())
-            }
-            None => {
-                clock.sleep_until(at).await;
-                Ok(())
-            }
+        if let Some(give_up_at) = give_up_at.filter(|give_up_at| *give_up_at <= at) {
+            clock.sleep_until(give_up_at).await;
+            return Err(self.out_of_time());
         }
+        clock.sleep_until(at).await;
+        Ok(())
     }
 
     /// Whether to go on although the server cannot be reached: for a while, where it could be before; once, where nothing is
@@ -412,7 +412,7 @@ impl Drop for Attempt<'_> {
 /// Ends a request that was given up. A session that does not say in time that nothing is left of it is closed.
 async fn end(server: Server, session: Arc<Session>, id: i32) {
     let give_up_at = Some(server.clock().now().after(LET_GO_MOST));
-    match until(server.clock(), give_up_at, session.let_go(id)).await {
+    match until(server.clock(), give_up_at, Box::pin(session.let_go(id))).await {
         Some(Ok(())) => server.keep(session),
         _ => session.close(),
     }

@@ -63,7 +63,8 @@ impl Server {
                 return Ok(session);
             }
         }
-        Ok(Arc::new(Session::open(clock, endpoint, options, ttl).await?))
+        // Boxed: it is large, and seldom.
+        Ok(Arc::new(Box::pin(Session::open(clock, endpoint, options, ttl)).await?))
     }
 
     fn take_idle(&self) -> Option<Arc<Session>> {

@@ -105,10 +105,8 @@ impl Session {
         let facts = Facts::read(client).await?;
         facts.check(host, terms)?;
         schema::ensure(client, facts.has_schema).await?;
-        let ready_at = match options.has_quarantine {
-            true => ready_at(clock, client, options.max_ttl).await?,
-            false => None,
-        };
+        let ready_at =
+            if options.has_quarantine { ready_at(clock, client, options.max_ttl).await? } else { None };
         client.batch_execute(FORGET_OLD_WAITERS).await.map_err(|error| missing_rights(&error))?;
         let statements = Statements::prepare(client).await?;
         let session = Self {
@@ -142,7 +140,8 @@ impl Session {
     async fn set(&self, terms: Terms) -> Result<()> {
         let mut sql = terms.sql();
         let lock_timeout = terms.lock_timeout(self.deadlock_timeout).as_millis();
-        sql.push_str(&format!("set lock_timeout = {lock_timeout}"));
+        let shorter = format!("set lock_timeout = {lock_timeout}");
+        sql.push_str(&shorter);
         self.connection.client().batch_execute(&sql).await.map_err(|error| failure(&error))?;
         *lock(&self.terms) = terms;
         self.is_limited.store(false, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use fencepost_core::{Error, ErrorKind, Result};
 
 use crate::endpoint::PausePolicy;
 
-/// The longest that one statement waits for the lock or for its door. Below half of the server's deadlock_timeout (1 s), so that
+/// The longest that one statement waits for the lock or for its door. Below half of the server's `deadlock_timeout` (1 s), so that
 /// a holder that builds an index concurrently waits for no waiter's transaction for long, and no detector is ever run.
 const WAIT_MOST: Duration = Duration::from_millis(400);
 

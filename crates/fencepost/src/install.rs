@@ -29,6 +29,15 @@ pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Res
         ("file", Some(_)) => Err(without_tables(url)),
         #[cfg(feature = "file")]
         ("file", None) => install_directory(&crate::file::FileFence::from_url(url)?, installation.dry_run),
+        #[cfg(feature = "postgres")]
+        ("postgres", table) => {
+            let fence = postgres(url)?;
+            let guarded = table.as_deref().zip(installation.lock.as_ref());
+            if installation.dry_run {
+                return Ok(vec![fence.installation(guarded)]);
+            }
+            fence.install(guarded).await
+        }
         _ => Err(missing(url, "fence")),
     }
 }
@@ -49,8 +58,21 @@ pub async fn uninstall_fence(url: &BackendUrl, installation: &Installation) -> R
                 "`fencepost fence forget` removes one mark; remove the directory by hand when nobody uses it any more",
             ))
         }
+        #[cfg(feature = "postgres")]
+        ("postgres", table) => {
+            let fence = postgres(url)?;
+            if installation.dry_run {
+                return Ok(vec![fence.uninstallation(table.as_deref())]);
+            }
+            fence.uninstall(table.as_deref()).await
+        }
         _ => Err(missing(url, "fence")),
     }
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &BackendUrl) -> Result<crate::postgres::PostgresFence> {
+    crate::postgres::PostgresFence::from_url(url, fencepost_core::Clock::system())
 }
 
 fn without_tables(url: &BackendUrl) -> Error {

@@ -83,6 +83,8 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
     match url.kind() {
         #[cfg(feature = "file")]
         "file" => Ok(Arc::new(file::FileFence::from_url(url)?)),
+        #[cfg(feature = "postgres")]
+        "postgres" => Ok(Arc::new(postgres::PostgresFence::from_url(url, Clock::system())?)),
         _ => Err(missing(url, "fence")),
     }
 }

@@ -198,4 +198,8 @@ impl Fence for BrokenFence {
         }
         Ok(true)
     }
+
+    async fn findings(&self, _: &LockName) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }

@@ -17,6 +17,8 @@ struct Answer<'a> {
     fence: &'static str,
     outcome: &'static str,
     mark: Option<MarkView<'a>>,
+    /// What weakens the fence.
+    findings: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
@@ -52,14 +54,18 @@ impl Desk {
         let (lock, token) = (&stamp.lock, stamp.token);
         match answer {
             Ok(()) => {
-                self.say_answer(stamp, done, Some(&Mark { token, holder: stamp.holder.clone() }));
+                let findings = block_on(fence.findings(lock))?;
+                self.say_answer(stamp, done, Some(&Mark { token, holder: stamp.holder.clone() }), &findings);
+                for finding in &findings {
+                    self.printer.warn(format_args!("{lock}: {finding}"));
+                }
                 self.printer.detail(format_args!("{lock}: token {token} is {done} at {fence}"));
                 Ok(Exit::OK)
             }
             Err(error) if error.kind() == ErrorKind::Stale => {
                 if self.json {
                     // Where it cannot be read any more, it is unknown; that the stamp is refused stays.
-                    self.say_answer(stamp, "stale", block_on(fence.mark(lock)).ok().flatten().as_ref());
+                    self.say_answer(stamp, "stale", block_on(fence.mark(lock)).ok().flatten().as_ref(), &[]);
                 }
                 Ok(fail(&error, self.printer))
             }
@@ -67,11 +73,11 @@ impl Desk {
         }
     }
 
-    fn say_answer(&self, stamp: &Stamp, outcome: &'static str, mark: Option<&Mark>) {
+    fn say_answer(&self, stamp: &Stamp, outcome: &'static str, mark: Option<&Mark>, findings: &[String]) {
         if self.json {
             let mark = mark.map(|mark| MarkView { token: mark.token, holder: mark.holder.as_str() });
             let (lock, token, holder) = (stamp.lock.as_str(), stamp.token, stamp.holder.as_str());
-            let answer = Answer { lock, token, holder, fence: self.url.kind(), outcome, mark };
+            let answer = Answer { lock, token, holder, fence: self.url.kind(), outcome, mark, findings };
             self.say_json(&answer);
         }
     }
