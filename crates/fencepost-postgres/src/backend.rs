@@ -48,12 +48,16 @@ impl PostgresBackend {
     pub fn from_url(url: &BackendUrl, clock: Clock) -> Result<Self> {
         let endpoint = Endpoint::of(url, &Environment::of_process())?;
         let options = Options::of(url)?;
-        let expiry = match options.on_pause {
-            PausePolicy::Hold => Expiry::WithSession,
-            PausePolicy::Expire => Expiry::AfterTtl,
+        let (expiry, timing) = match options.on_pause {
+            PausePolicy::Hold => (Expiry::WithSession, Timing::Monotonic),
+            // A timer of the server that goes off meanwhile looks at its wall clock.
+            PausePolicy::Expire => (Expiry::AfterTtl, Timing::WallClock),
         };
-        let profile =
-            PROFILE.expiry(expiry).longest_ttl(Some(options.max_ttl)).quarantine(options.has_quarantine);
+        let profile = PROFILE
+            .expiry(expiry)
+            .timing(timing)
+            .longest_ttl(Some(options.max_ttl))
+            .quarantine(options.has_quarantine);
         Ok(Self { server: Server::new(clock, endpoint, options), profile, shown: url.to_string() })
     }
 

@@ -15,7 +15,7 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_postgres::{AsyncMessage, Client};
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::endpoint::{Endpoint, Host};
 use crate::failure::{failure, unavailable};
@@ -89,12 +89,11 @@ impl Connection {
             Some(warning) if answer.password.is_none() => failure(&error).hint(warning.clone()),
             _ => failure(&error),
         };
-        #[cfg(feature = "tls")]
         if let Some(connector) = tls.connector() {
             let (client, connection) = config.connect_raw(socket.clone(), connector).await.map_err(failed)?;
             return Self::start(clock, at, tls, &socket, client, connection);
         }
-        let opened = config.connect_raw(socket.clone(), tokio_postgres::NoTls).await;
+        let opened = config.connect_raw(socket.clone(), NoTls).await;
         let (client, connection) = opened.map_err(failed)?;
         Self::start(clock, at, tls, &socket, client, connection)
     }
@@ -177,13 +176,10 @@ impl Connection {
         let failed = |error| unavailable("to cancel a statement").caused_by(error);
         let socket = self.at.connect(&self.clock).await.map_err(failed)?;
         let token = self.client.cancel_token();
-        #[cfg(feature = "tls")]
         let sent = match self.tls.connector() {
             Some(connector) => token.cancel_query_raw(socket.clone(), connector).await,
-            None => token.cancel_query_raw(socket.clone(), tokio_postgres::NoTls).await,
+            None => token.cancel_query_raw(socket.clone(), NoTls).await,
         };
-        #[cfg(not(feature = "tls"))]
-        let sent = token.cancel_query_raw(socket.clone(), tokio_postgres::NoTls).await;
         sent.map_err(|error| failure(&error))?;
         // The server closes when it has signalled the process of the session: what is sent there later is not cancelled.
         socket.ended().await.map_err(failed)

@@ -316,6 +316,9 @@ impl<'a> Attempt<'a> {
         let AcquireRequest { name, holder, ttl, .. } = self.request;
         let token = u64::try_from(token).ok().and_then(|token| FencingToken::try_from(token).ok());
         let token = token.ok_or_else(|| unexpected("it granted a number that is no token"))?;
+        if let (Some(observer), Some(what)) = (&self.request.observer, &session.warning) {
+            observer.observe(name, &Event::Noticed { what: what.clone() });
+        }
         let ttl = Some(session.ttl().min(whole_millis(*ttl)));
         let grant = Grant { name: name.clone(), holder: *holder, token, ttl, counted_from, slack: None };
         Ok(PostgresClaim::new(self.server.clone(), session, id, grant))

@@ -26,6 +26,8 @@ pub(crate) struct Session {
     statements: Statements,
     /// The server's process behind it.
     pid: i32,
+    /// What people should know of how it was reached.
+    pub(crate) warning: Option<String>,
     /// From when on the server grants.
     pub(crate) ready_at: Option<Moment>,
     deadlock_timeout: Duration,
@@ -113,6 +115,7 @@ impl Session {
             statements,
             pid: facts.pid,
             ready_at,
+            warning: endpoint.tls.warning.clone(),
             deadlock_timeout: facts.deadlock_timeout,
             terms: Mutex::new(terms),
             locks: AtomicUsize::new(0),

@@ -42,7 +42,8 @@ pub(crate) struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Where the lock lives: file: (this host), file:/directory [env: FENCEPOST_BACKEND]
+    /// Where the lock lives: file: (this host), file:/directory, redis://host,
+    /// redlock://a,b,c, postgres://user@host/database [env: FENCEPOST_BACKEND]
     #[arg(long, value_name = "URL", global = true)]
     backend: Option<String>,
     /// The configuration [env: FENCEPOST_CONFIG] [default: ./fencepost.toml, else

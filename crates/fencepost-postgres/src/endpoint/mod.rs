@@ -14,7 +14,9 @@ use fencepost_core::{BackendUrl, Error, Result};
 
 pub(crate) use hosts::Host;
 pub(crate) use options::{Options, PausePolicy};
-pub(crate) use tls::{ChannelBinding, Identity, Roots, SslMode, Tls};
+pub(crate) use tls::{ChannelBinding, SslMode, Tls};
+#[cfg(feature = "tls")]
+pub(crate) use tls::{Identity, Roots};
 
 use crate::libpq::{Answer, Environment, Password, PasswordFile, Question, Setting, Settings};
 

@@ -1,21 +1,49 @@
 //! Who a server has to be: nobody in particular, somebody whom an authority vouches for, or the one that was asked for.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fencepost_core::Result;
+use fencepost_core::{Error, ErrorKind, Result};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::wrong;
-use crate::endpoint::{Identity, Roots, SslMode, Tls};
+use crate::endpoint::{Endpoint, Identity, Roots, SslMode, Tls};
+use crate::failure::unavailable;
+use crate::socket::{Socket, beside};
+
+/// What makes a connection an encrypted one.
+pub(crate) type Connector = <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect;
+
+/// Encryption with one server.
+#[derive(Clone)]
+pub(super) struct Encryption {
+    maker: MakeRustlsConnect,
+    name: String,
+}
+
+impl Encryption {
+    pub(super) async fn to(endpoint: &Endpoint, name: &str) -> Result<Option<Self>> {
+        let tls = endpoint.tls.clone();
+        let config = beside(move || config(&tls)).await;
+        let config = config.map_err(|error| unavailable("no thread is left").caused_by(error))??;
+        Ok(Some(Self { maker: MakeRustlsConnect::new(config), name: name.to_owned() }))
+    }
+
+    pub(super) fn connector(&self) -> Option<Connector> {
+        // It cannot fail: the name is read when it is used.
+        MakeTlsConnect::<Socket>::make_tls_connect(&mut self.maker.clone(), &self.name).ok()
+    }
+}
 
 /// The configuration for `tls`. Blocks while it reads certificates.
-pub(super) fn config(tls: &Tls) -> Result<Arc<ClientConfig>> {
+fn config(tls: &Tls) -> Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -31,16 +59,14 @@ pub(super) fn config(tls: &Tls) -> Result<Arc<ClientConfig>> {
     let verifier =
         Arc::new(Verifier { authorities, looks_at_name: tls.mode == SslMode::VerifyFull, provider });
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-    let config = match &tls.identity {
-        None => builder.with_no_client_auth(),
+    match &tls.identity {
+        None => Ok(builder.with_no_client_auth()),
         Some(identity) => {
             let (certificates, key) = read_identity(identity)?;
-            builder
-                .with_client_auth_cert(certificates, key)
-                .map_err(|error| wrong(format!("{} does not fit: {error}", identity.key.display())))?
+            let fits = builder.with_client_auth_cert(certificates, key);
+            fits.map_err(|error| wrong(format!("{} does not fit: {error}", identity.key.display())))
         }
-    };
-    Ok(Arc::new(config))
+    }
 }
 
 fn roots(roots: &Roots) -> Result<Option<RootCertStore>> {
@@ -68,6 +94,13 @@ fn roots(roots: &Roots) -> Result<Option<RootCertStore>> {
 
 fn read_identity(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let certificates = read_certificates(&identity.certificate)?;
+    let found = std::fs::metadata(&identity.key).map_err(|error| unreadable(&identity.key, error))?;
+    // One of root's may be readable by its group, as libpq has it.
+    let forbidden = if found.uid() == 0 { 0o027 } else { 0o077 };
+    if found.mode() & forbidden != 0 {
+        let what = format!("the key {} can be read by others", identity.key.display());
+        return Err(wrong(what).hint("take their permissions away: chmod 600"));
+    }
     let key =
         PrivateKeyDer::from_pem_file(&identity.key).map_err(|error| unreadable(&identity.key, error))?;
     Ok((certificates, key))
@@ -78,7 +111,11 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     read().map_err(|error| unreadable(file, error))
 }
 
-fn unreadable(file: &Path, error: impl std::fmt::Display) -> fencepost_core::Error {
+fn wrong(what: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, "connect", what)
+}
+
+fn unreadable(file: &Path, error: impl std::fmt::Display) -> Error {
     wrong(format!("{} cannot be read: {error}", file.display()))
 }
 
