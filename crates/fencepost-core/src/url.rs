@@ -179,6 +179,14 @@ impl fmt::Debug for BackendUrl {
 
 /// `text` without its secrets. Where it is not clear how far a password goes, more is hidden rather than less.
 fn redacted(text: &str) -> String {
+    if let (Some(at), Some(query)) = (text.rfind('@'), text.find('?'))
+        && query < at
+        && text[query..].split('&').any(|pair| is_secret(pair.split('=').next().unwrap_or_default()))
+    {
+        // The @ may belong to the secret, or the ? to a password.
+        let before = &text[..query];
+        return format!("{}?***", hide_userinfo(before, !before.contains('@')));
+    }
     let (before, query) = match (text.rfind('@'), text.find('?')) {
         (Some(at), Some(query)) if query < at => text.split_at(at),
         (_, Some(query)) => text.split_at(query),
@@ -226,6 +234,9 @@ mod tests {
             ("redis://u:p@ss/w@h:1/0", "redis://u:***@h:1/0"),
             ("redis://u:p?w@h:1/0", "redis://u:***@h:1/0"),
             ("postgres://h/db?user=a&password=pw&x=1", "postgres://h/db?user=a&password=***&x=1"),
+            ("postgres://h/db?x=1&password=p@ss", "postgres://h/db?***"),
+            ("postgres://u:pw@h/db?password=p@ss", "postgres://u:***@h/db?***"),
+            ("redis://u:p?token=w@h:1/0", "redis://u:***?***"),
             ("etcd://h1:2379,h2:2379/p", "etcd://h1:2379,h2:2379/p"),
             ("file:/var/lib/x?fsync=on", "file:/var/lib/x?fsync=on"),
         ] {
@@ -255,6 +266,12 @@ mod tests {
                 prop_assert!(url.body().len() <= text.len());
                 prop_assert!(url.options().count() <= text.len());
             }
+        }
+
+        #[test]
+        fn no_password_of_an_option_is_shown(password in "[a-z?=/:@]{0,6}secret[a-z?=/:@]{0,6}", name in "password|token") {
+            let url: BackendUrl = format!("postgres://user@host/db?x=1&{name}={password}").parse().unwrap();
+            prop_assert!(!url.to_string().contains("secret"), "{url}");
         }
 
         #[test]
