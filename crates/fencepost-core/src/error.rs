@@ -47,6 +47,8 @@ pub enum LossReason {
     Replaced,
     /// The session that carried it has ended.
     SessionEnded,
+    /// A fence has refused its token: somebody else holds the lock by now.
+    Refused,
     /// What renewed it has ended by a bug.
     KeeperDied,
 }
@@ -60,6 +62,7 @@ impl LossReason {
             Self::Revoked => "revoked",
             Self::Replaced => "replaced",
             Self::SessionEnded => "session_ended",
+            Self::Refused => "refused",
             Self::KeeperDied => "keeper_died",
         }
     }

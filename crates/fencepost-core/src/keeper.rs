@@ -1,7 +1,8 @@
 //! What keeps a lease: a pure state machine that says when to renew and when the lease counts as lost.
 //!
 //! It does nothing itself and reads no clock; `lease.rs` drives it on fencepost's own thread. Invariants: a lease that
-//! was lost is never held again, and only an acknowledged renewal moves the deadline.
+//! was lost is never held again, only an acknowledged renewal moves the deadline, and a lease that is overdue is held again
+//! only where its holder has asked for it.
 
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub(crate) struct Keeper {
     cadence: Option<Cadence>,
     phase: Phase,
     failures: u32,
+    /// Whether the store keeps the lock beyond the deadline, as long as its session lives.
+    is_kept: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ enum Phase {
     Resting(Option<Moment>),
     /// A renewal is under way, since that moment.
     Renewing(Moment),
+    /// Past its deadline, at a store that may keep it all the same.
+    Overdue,
     /// Gone.
     Lost,
 }
@@ -39,6 +44,8 @@ pub(crate) enum Event {
     Renewed(Renewal),
     /// A renewal has failed.
     Failed(Error),
+    /// The store has acknowledged, after the holder asked, that an overdue lease is still its own.
+    Revalidated(Renewal),
     /// The store says that the lease is gone.
     Gone(Error),
 }
@@ -50,6 +57,8 @@ pub(crate) enum Action {
     Wait(Option<Moment>),
     /// Renew, and give up at that moment.
     Renew(Moment),
+    /// Tell the holder that the lease is overdue: it is not to be believed in unless the holder asks the store.
+    Overdue(Error),
     /// Tell the holder that the lease is lost.
     Lose(Error),
 }
@@ -63,6 +72,7 @@ impl Keeper {
             cadence: None,
             phase: Phase::Resting(None),
             failures: 0,
+            is_kept: false,
         };
         keeper.enter(now, term);
         keeper
@@ -73,6 +83,12 @@ impl Keeper {
         if let (Phase::Resting(Some(at)), Some(cadence)) = (self.phase, self.cadence) {
             self.phase = Phase::Resting(Some(at.before(cadence.head_start(share))));
         }
+        self
+    }
+
+    /// The store keeps the lock beyond the deadline, as long as its session lives.
+    pub(crate) fn kept(mut self, is_kept: bool) -> Self {
+        self.is_kept = is_kept;
         self
     }
 
@@ -89,18 +105,42 @@ impl Keeper {
         if let Event::Gone(error) = event {
             return self.lose(error);
         }
+        if self.phase == Phase::Overdue {
+            return self.step_overdue(now, event);
+        }
         // An acknowledgement that arrives after the deadline comes too late: the store may have granted anew before it.
         if self.deadline.passed(now) {
-            return self.lose(Error::lost(LossReason::Deadline, "it was not renewed before its deadline"));
+            return self.pass_deadline();
         }
         match event {
             Event::Renewed(term) => self.enter(self.tried_at().unwrap_or(now), term),
             Event::Failed(error) if error.kind() == ErrorKind::Lost => return self.lose(error),
             Event::Failed(_) => self.retry(now),
             Event::Woke if self.tried_at().is_some() => self.retry(now),
-            Event::Woke | Event::Gone(_) => {}
+            Event::Woke | Event::Gone(_) | Event::Revalidated(_) => {}
         }
         self.next(now)
+    }
+
+    fn pass_deadline(&mut self) -> Action {
+        let error = passed_deadline();
+        if !self.is_kept {
+            return self.lose(error);
+        }
+        self.phase = Phase::Overdue;
+        Action::Overdue(error)
+    }
+
+    fn step_overdue(&mut self, now: Moment, event: Event) -> Action {
+        match event {
+            Event::Failed(error) if error.kind() == ErrorKind::Lost => self.lose(error),
+            Event::Revalidated(term) => {
+                self.enter(now, term);
+                if self.deadline.passed(now) { self.pass_deadline() } else { self.next(now) }
+            }
+            // A renewal that was under way tells what the holder has not asked.
+            _ => Action::Wait(None),
+        }
     }
 
     fn next(&mut self, now: Moment) -> Action {
@@ -129,7 +169,7 @@ impl Keeper {
     fn tried_at(&self) -> Option<Moment> {
         match self.phase {
             Phase::Renewing(since) => Some(since),
-            Phase::Resting(_) | Phase::Lost => None,
+            Phase::Resting(_) | Phase::Overdue | Phase::Lost => None,
         }
     }
 
@@ -147,6 +187,11 @@ impl Keeper {
     fn within_deadline(&self, at: Moment) -> Moment {
         self.deadline.moment().map_or(at, |deadline| at.min(deadline))
     }
+}
+
+/// The loss by time alone.
+pub(crate) fn passed_deadline() -> Error {
+    Error::lost(LossReason::Deadline, "it was not renewed before its deadline")
 }
 
 #[cfg(test)]
@@ -205,6 +250,22 @@ mod tests {
     }
 
     #[test]
+    fn overdue_lease_is_held_again_only_where_its_holder_has_asked() {
+        let mut keeper = Keeper::new(at(0), term(0), None).kept(true);
+        keeper.step(at(2_000), Event::Woke);
+        assert!(matches!(keeper.step(at(8_000), Event::Woke), Action::Overdue(_)));
+        assert!(matches!(keeper.step(at(8_001), Event::Renewed(term(8_000))), Action::Wait(None)));
+        assert!(keeper.deadline().passed(at(8_001)), "a renewal that nobody asked for brought it back");
+        assert!(matches!(keeper.step(at(9_000), Event::Revalidated(term(9_000))), Action::Wait(Some(_))));
+        assert!(!keeper.deadline().passed(at(9_001)));
+        assert!(matches!(keeper.step(at(17_000), Event::Woke), Action::Overdue(_)));
+        let refused = Event::Failed(Error::lost(LossReason::Expired, "somebody else holds it"));
+        assert!(matches!(keeper.step(at(17_001), refused), Action::Lose(_)));
+        assert!(matches!(keeper.step(at(17_002), Event::Revalidated(term(17_002))), Action::Wait(None)));
+        assert!(keeper.deadline().passed(at(17_003)));
+    }
+
+    #[test]
     fn refused_renewal_is_a_loss_at_once() {
         let mut keeper = Keeper::new(at(0), term(0), None);
         keeper.step(at(2_000), Event::Woke);
@@ -253,6 +314,7 @@ mod tests {
                 let renewed = matches!(event, Event::Renewed(_));
                 match keeper.step(at(now), event) {
                     Action::Lose(_) => { prop_assert!(!lost); lost = true; }
+                    Action::Overdue(_) => prop_assert!(false, "the store does not keep it"),
                     _ if lost => {}
                     Action::Wait(until) => prop_assert!(until.unwrap() <= keeper.deadline().moment().unwrap()),
                     Action::Renew(give_up) => prop_assert!(give_up <= keeper.deadline().moment().unwrap()),

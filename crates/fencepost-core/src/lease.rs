@@ -2,7 +2,7 @@
 //!
 //! Dropping the lease needs no runtime: it closes a channel, and the task gives the claim back. Between renewals the claim
 //! is parked where a release can take it without waking the task. Invariant: once `check` has refused, it refuses for
-//! ever.
+//! ever, but for a lease that was revalidated.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_channel::oneshot;
-use futures_util::FutureExt;
+use futures_channel::{mpsc, oneshot};
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
 
 use crate::backend::{Claim, Descriptor, Grant, Handover, Renewal};
 use crate::clock::{Clock, Moment, lock};
@@ -21,7 +21,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::event::{self, Observer};
 use crate::fence::Stamp;
-use crate::keeper::{Action, Event, Keeper};
+use crate::keeper::{Action, Event, Keeper, passed_deadline};
 use crate::name::LockName;
 use crate::poll::{Raced, race, until};
 use crate::token::{FencingToken, HolderId};
@@ -31,6 +31,9 @@ const RELEASE_MOST: Duration = Duration::from_secs(10);
 
 /// How long a release is tried at least, also when the deadline is near or past.
 const RELEASE_LEAST: Duration = Duration::from_millis(500);
+
+/// How long the store may take to say whether an overdue lease is still its holder's.
+const REVALIDATE_MOST: Duration = Duration::from_secs(10);
 
 /// A held lock.
 ///
@@ -46,28 +49,36 @@ pub struct Lease {
     descriptors: Vec<Descriptor>,
     handover: Option<Handover>,
     release: oneshot::Sender<oneshot::Sender<Result<()>>>,
+    revalidate: mpsc::UnboundedSender<Revalidation>,
 }
 
+/// What a store said of an overdue lease, and who wants to know that it is noted.
+type Revalidation = (Event, oneshot::Sender<()>);
+
 impl Lease {
-    /// Starts to keep `claim`, whose release may be needed until the lease is gone.
+    /// Starts to keep `claim`, whose release may be needed until the lease is gone. `is_kept` says that the store keeps the lock
+    /// beyond the deadline.
     pub(crate) fn start(
         claim: Box<dyn Claim>,
         clock: &Clock,
+        is_kept: bool,
         grace: Option<Duration>,
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let grant = claim.grant().clone();
         let term = Renewal { ttl: grant.ttl, counted_from: grant.counted_from };
         let [.., high, low] = grant.holder.to_bytes();
-        let keeper = Keeper::new(clock.now(), term, grace).spread(u16::from_be_bytes([high, low]));
-        let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline()));
+        let keeper =
+            Keeper::new(clock.now(), term, grace).spread(u16::from_be_bytes([high, low])).kept(is_kept);
+        let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline(), is_kept));
         let (release, released) = oneshot::channel();
+        let (revalidate, revalidated) = mpsc::unbounded();
         let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };
         let (descriptors, handover) = (claim.descriptors(), claim.handover());
         let gone = claim.lost();
         shared.park(claim);
-        clock.spawn(keeping.run(gone, released));
-        Self { grant, shared, descriptors, handover, release }
+        clock.spawn(keeping.run(gone, released, revalidated));
+        Self { grant, shared, descriptors, handover, release, revalidate }
     }
 
     /// The lock that is held.
@@ -117,12 +128,67 @@ impl Lease {
     /// nothing, so it can stand before every step.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] once the lease is lost, and ever after.
+    /// [`ErrorKind::Lost`] once the lease is lost, and ever after; past its deadline, unless it is
+    /// [revalidated](Self::revalidate).
     pub fn check(&self) -> Result<()> {
         self.shared.check().map_err(|error| error.on(&self.grant.name))
     }
 
-    /// Ends when the lease is lost, and says why.
+    /// Heeds what a fence has answered to this lease's stamp: one that was refused is lost from now on, since somebody else
+    /// holds the lock. Stop, and read again before you write under a new lease. Every other answer is passed on.
+    ///
+    /// # Errors
+    /// Those of `answer`.
+    ///
+    /// # Examples
+    /// ```
+    /// use fencepost_core::{ErrorKind, Fence, Locks, MemoryBackend, MemoryFence};
+    ///
+    /// # let time = fencepost_core::VirtualTime::new(1);
+    /// # let clock = time.clock();
+    /// # time.block_on(async {
+    /// let (locks, fence) = (Locks::new(MemoryBackend::new(clock)), MemoryFence::default());
+    /// let late = locks.lock("orders")?.acquire().await?;
+    /// let stamp = late.stamp();
+    /// locks.revoke("orders", late.token(), "it does not answer").await?;
+    /// let next = locks.lock("orders")?.acquire().await?;
+    /// fence.seal(&next.stamp()).await?;
+    ///
+    /// assert_eq!(late.heed(fence.check(&stamp).await).unwrap_err().kind(), ErrorKind::Stale);
+    /// assert_eq!(late.check().unwrap_err().kind(), ErrorKind::Lost);
+    /// next.heed(fence.check(&next.stamp()).await)?;
+    /// next.check()?;
+    /// # Ok::<(), fencepost_core::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn heed<T>(&self, answer: Result<T>) -> Result<T> {
+        if let Err(error) = &answer
+            && error.kind() == ErrorKind::Stale
+        {
+            let what = "a fence has refused its token";
+            self.shared.lose(Error::lost(LossReason::Refused, what).caused_by(error.clone()));
+        }
+        answer
+    }
+
+    /// Asks the store whether an overdue lease is still held, and goes on with it, under the same token, if it is: after a
+    /// pause that was longer than the ttl, where the lock ends with a session that the server still keeps. Where the deadline has
+    /// not come it asks nothing.
+    ///
+    /// What was believed meanwhile does not count: nobody else has held the lock, but this holder's own command may have been
+    /// stopped at the deadline.
+    ///
+    /// # Cancel safety
+    /// A dropped call changes nothing; the lease stays overdue.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lease is lost, and, at once, where the store may have given the lock to somebody else at
+    /// the deadline; any other kind when the store does not answer: the lease stays overdue.
+    pub async fn revalidate(&self) -> Result<()> {
+        self.shared.revalidate(&self.revalidate).await.map_err(|error| error.on(&self.grant.name))
+    }
+
+    /// Ends when the lease is lost, or overdue, and says why.
     ///
     /// # Cancel safety
     /// Dropping it changes nothing; it can be awaited again and by several.
@@ -184,16 +250,19 @@ struct Shared {
     listeners: Mutex<Vec<Waker>>,
     /// The claim, while nobody does anything with it.
     parked: Mutex<Option<Box<dyn Claim>>>,
+    /// Whether the store keeps the lock beyond the deadline.
+    is_kept: bool,
 }
 
 impl Shared {
-    fn new(clock: Clock, deadline: Deadline) -> Self {
+    fn new(clock: Clock, deadline: Deadline, is_kept: bool) -> Self {
         let shared = Self {
             clock,
             deadline: AtomicU64::new(0),
             lost: OnceLock::new(),
             listeners: Mutex::default(),
             parked: Mutex::default(),
+            is_kept,
         };
         shared.set_deadline(deadline);
         shared
@@ -224,26 +293,62 @@ impl Shared {
             return Err(error.clone());
         }
         // The keeping task may be late or stopped; the deadline holds all the same, and for good.
-        if self.deadline().passed(self.clock.now()) {
-            return Err(
-                self.lose(Error::lost(LossReason::Deadline, "it was not renewed before its deadline"))
-            );
+        match self.overdue() {
+            Some(error) => Err(error),
+            None if self.deadline().passed(self.clock.now()) => Err(self.lose(passed_deadline())),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Why a lease is not to be believed in that the store may still keep.
+    fn overdue(&self) -> Option<Error> {
+        (self.is_kept && self.deadline().passed(self.clock.now())).then(passed_deadline)
+    }
+
+    async fn revalidate(&self, noted: &mpsc::UnboundedSender<Revalidation>) -> Result<()> {
+        if self.lost.get().is_some() || self.overdue().is_none() {
+            return self.check();
+        }
+        let give_up_at = Some(self.clock.now().after(REVALIDATE_MOST));
+        let unanswered =
+            || Error::new(ErrorKind::Unavailable, "revalidate the lease", "the store did not answer in time");
+        let event = {
+            let busy = || {
+                Error::new(ErrorKind::Unavailable, "revalidate the lease", "the store is being asked already")
+            };
+            let mut taken = Taken { claim: Some(self.take_parked().ok_or_else(busy)?), shared: self };
+            let Some(claim) = taken.claim.as_mut() else { return Err(busy()) };
+            match until(&self.clock, give_up_at, claim.renew()).await {
+                Some(Ok(term)) => Event::Revalidated(term),
+                Some(Err(error)) if error.kind() == ErrorKind::Lost => Event::Failed(error),
+                Some(Err(error)) => return Err(error.during("revalidate the lease")),
+                None => return Err(unanswered()),
+            }
+        };
+        let (sender, is_noted) = oneshot::channel();
+        if noted.unbounded_send((event, sender)).is_ok() {
+            // If not, whoever keeps it has ended, and it is lost.
+            let _ = is_noted.await;
+        }
+        self.check()
     }
 
     fn lose(&self, error: Error) -> Error {
         let error = self.lost.get_or_init(|| error).clone();
+        self.call_listeners();
+        error
+    }
+
+    fn call_listeners(&self) {
         for listener in lock(&self.listeners).drain(..) {
             listener.wake();
         }
-        error
     }
 
     fn poll_lost(&self, waker: &Waker) -> Poll<Error> {
         let mut listeners = lock(&self.listeners);
-        if let Some(error) = self.lost.get() {
-            return Poll::Ready(error.clone());
+        if let Some(error) = self.lost.get().cloned().or_else(|| self.overdue()) {
+            return Poll::Ready(error);
         }
         if !listeners.iter().any(|listener| listener.will_wake(waker)) {
             listeners.push(waker.clone());
@@ -271,19 +376,35 @@ impl Drop for Keeping {
 type Released = oneshot::Receiver<oneshot::Sender<Result<()>>>;
 
 impl Keeping {
-    async fn run(mut self, gone: BoxFuture<'static, Error>, released: Released) {
+    async fn run(
+        mut self,
+        gone: BoxFuture<'static, Error>,
+        released: Released,
+        revalidated: mpsc::UnboundedReceiver<Revalidation>,
+    ) {
         let mut gone = gone.fuse();
         let mut released = released.fuse();
+        // At the end of it the lease is dropped, and released.
+        let mut revalidated = revalidated.chain(futures_util::stream::pending());
         let mut event = Event::Woke;
+        let mut noted = None;
         let answer = loop {
             let action = self.keeper.step(self.shared.clock.now(), event.clone());
             self.shared.set_deadline(self.keeper.deadline());
             self.tell(&event, &action);
+            // Whoever asked may have gone.
+            let _ = noted.take().map(|noted: oneshot::Sender<()>| noted.send(()));
             let next = carry_out(Arc::clone(&self.shared), action);
+            let news = race(&mut gone, revalidated.next());
             // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
-            event = match race(&mut released, race(&mut gone, next)).await {
+            event = match race(&mut released, race(news, next)).await {
                 Raced::First(answer) => break answer.ok(),
-                Raced::Second(Raced::First(error)) => Event::Gone(error),
+                Raced::Second(Raced::First(Raced::First(error))) => Event::Gone(error),
+                Raced::Second(Raced::First(Raced::Second(told))) => {
+                    let (event, sender) = told.unzip();
+                    noted = sender;
+                    event.unwrap_or(Event::Woke)
+                }
                 Raced::Second(Raced::Second(outcome)) => outcome,
             };
         };
@@ -303,7 +424,11 @@ impl Keeping {
                 let error = self.shared.lose(error.clone());
                 self.observe(&event::Event::Lost { error });
             }
-            (_, Event::Renewed(_)) => {
+            (Action::Overdue(error), _) => {
+                self.shared.call_listeners();
+                self.observe(&event::Event::Lost { error: error.clone() });
+            }
+            (_, Event::Renewed(_) | Event::Revalidated(_)) => {
                 self.observe(&event::Event::Renewed { deadline: self.keeper.deadline() });
             }
             (_, Event::Failed(error)) => self.observe(&event::Event::RenewFailed { error: error.clone() }),
@@ -321,7 +446,7 @@ impl Keeping {
 async fn carry_out(shared: Arc<Shared>, action: Action) -> Event {
     match action {
         Action::Wait(Some(at)) => shared.clock.sleep_until(at).await,
-        Action::Wait(None) | Action::Lose(_) => std::future::pending().await,
+        Action::Wait(None) | Action::Overdue(_) | Action::Lose(_) => std::future::pending().await,
         Action::Renew(give_up_at) => return renew(&shared, give_up_at).await,
     }
     Event::Woke

@@ -52,7 +52,7 @@ impl PostgresFence {
     ) -> Result<FencedTransaction<'a>> {
         lease.check()?;
         let stamp = lease.stamp();
-        self.seal(&stamp).await?;
+        lease.heed(self.seal(&stamp).await)?;
         let transaction = client.transaction().await.map_err(|error| failure(&error))?;
         let (name, holder, token) = (stamp.lock.as_str(), stamp.holder.as_str(), stored(stamp.token));
         let checked = transaction
@@ -63,7 +63,7 @@ impl PostgresFence {
             .await;
         match checked {
             Ok(_) => Ok(FencedTransaction { transaction, lease }),
-            Err(error) => Err(self.refused(&stamp, "begin the transaction", &error).await),
+            Err(error) => lease.heed(Err(self.refused(&stamp, "begin the transaction", &error).await)),
         }
     }
 }
