@@ -1,6 +1,6 @@
 //! What keeps a lease: a pure state machine that says when to renew and when the lease counts as lost.
 //!
-//! It does nothing itself and reads no clock; `lease.rs` drives it on fencepost's own thread. Invariants: a lease that
+//! It does nothing itself and reads no clock; `lease/` drives it on fencepost's own thread. Invariants: a lease that
 //! was lost is never held again, only an acknowledged renewal moves the deadline, and a lease that is overdue is held again
 //! only where its holder has asked for it.
 

@@ -1,0 +1,196 @@
+//! The task that keeps one lease: it renews, tells of the loss, and gives the claim back in the end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_channel::{mpsc, oneshot};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+
+use super::shared::{Revalidation, Shared};
+use crate::backend::Claim;
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, ErrorKind, LossReason, Result};
+use crate::event::{self, Observer};
+use crate::keeper::{Action, Event, Keeper};
+use crate::name::LockName;
+use crate::poll::{Raced, race, until};
+
+/// How long a release of a lease that does not run out may take before the holder is told that it is not known.
+const RELEASE_MOST: Duration = Duration::from_secs(10);
+
+/// How long a release is tried at least, also when the deadline is near or past.
+const RELEASE_LEAST: Duration = Duration::from_millis(500);
+
+/// The task that keeps one lease. If a bug ends it, nobody believes in the lease afterwards.
+pub(super) struct Keeping {
+    pub(super) keeper: Keeper,
+    pub(super) shared: Arc<Shared>,
+    pub(super) lock: LockName,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.lose(Error::lost(LossReason::KeeperDied, "it is not kept any more"));
+        }
+    }
+}
+
+type Released = oneshot::Receiver<oneshot::Sender<Result<()>>>;
+
+impl Keeping {
+    pub(super) async fn run(
+        mut self,
+        gone: BoxFuture<'static, Error>,
+        released: Released,
+        revalidated: mpsc::UnboundedReceiver<Revalidation>,
+    ) {
+        let mut gone = gone.fuse();
+        let mut released = released.fuse();
+        // At the end of it the lease is dropped, and released.
+        let mut revalidated = revalidated.chain(futures_util::stream::pending());
+        let mut event = Event::Woke;
+        let mut noted = None;
+        let answer = loop {
+            let action = self.keeper.step(self.shared.clock.now(), event.clone());
+            self.shared.set_deadline(self.keeper.deadline());
+            self.tell(&event, &action);
+            // Whoever asked may have gone.
+            let _ = noted.take().map(|noted: oneshot::Sender<()>| noted.send(()));
+            let next = carry_out(Arc::clone(&self.shared), action);
+            let news = race(&mut gone, revalidated.next());
+            // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
+            event = match race(&mut released, race(news, next)).await {
+                Raced::First(answer) => break answer.ok(),
+                Raced::Second(Raced::First(Raced::First(error))) => Event::Gone(error),
+                Raced::Second(Raced::First(Raced::Second(told))) => {
+                    let (event, sender) = told.unzip();
+                    noted = sender;
+                    event.unwrap_or(Event::Woke)
+                }
+                Raced::Second(Raced::Second(outcome)) => outcome,
+            };
+        };
+        // Nothing is parked any more where the release has taken it.
+        let Some(claim) = self.shared.take_parked() else { return };
+        let outcome = give_back(Arc::clone(&self.shared), claim).await;
+        if let Some(answer) = answer {
+            // Whoever dropped the call to release does not want to know.
+            drop(answer.send(outcome));
+        }
+    }
+
+    /// Makes known what has happened, after the deadline has moved.
+    fn tell(&self, event: &Event, action: &Action) {
+        match (action, event) {
+            (Action::Lose(error), _) => {
+                let error = self.shared.lose(error.clone());
+                self.observe(&event::Event::Lost { error });
+            }
+            (Action::Overdue(error), _) => {
+                self.shared.call_listeners();
+                self.observe(&event::Event::Lost { error: error.clone() });
+            }
+            (_, Event::Renewed(_) | Event::Revalidated(_)) => {
+                self.observe(&event::Event::Renewed { deadline: self.keeper.deadline() });
+            }
+            (_, Event::Failed(error)) => self.observe(&event::Event::RenewFailed { error: error.clone() }),
+            _ => {}
+        }
+    }
+
+    fn observe(&self, event: &event::Event) {
+        if let Some(observer) = &self.observer {
+            observer.observe(&self.lock, event);
+        }
+    }
+}
+
+async fn carry_out(shared: Arc<Shared>, action: Action) -> Event {
+    match action {
+        Action::Wait(Some(at)) => shared.clock.sleep_until(at).await,
+        Action::Wait(None) | Action::Overdue(_) | Action::Lose(_) => std::future::pending().await,
+        Action::Renew(give_up_at) => return renew(&shared, give_up_at).await,
+    }
+    Event::Woke
+}
+
+async fn renew(shared: &Shared, give_up_at: Moment) -> Event {
+    let Some(claim) = shared.take_parked() else { return std::future::pending().await };
+    let mut taken = Taken { claim: Some(claim), shared };
+    let Some(claim) = taken.claim.as_mut() else { return Event::Woke };
+    match until(&shared.clock, Some(give_up_at), claim.renew()).await {
+        Some(Ok(term)) => Event::Renewed(term),
+        Some(Err(error)) => Event::Failed(error),
+        None => Event::Woke,
+    }
+}
+
+/// A claim that is being renewed, and is parked again however that ends.
+pub(super) struct Taken<'a> {
+    pub(super) claim: Option<Box<dyn Claim>>,
+    pub(super) shared: &'a Shared,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            self.shared.park(claim);
+        }
+    }
+}
+
+/// Releases the claim; a lease that was lost is given back too, so that nothing of it is left behind.
+pub(super) async fn give_back(shared: Arc<Shared>, claim: Box<dyn Claim>) -> Result<()> {
+    let clock = &shared.clock;
+    let give_up_at = shared.deadline().moment().unwrap_or_else(|| clock.now().after(RELEASE_MOST));
+    let give_up_at = give_up_at.max(clock.now().after(RELEASE_LEAST));
+    let outcome =
+        until(clock, Some(give_up_at), claim.release()).await.unwrap_or_else(|| Err(unknown_release()));
+    match shared.lost.get() {
+        Some(error) => Err(error.clone()),
+        None => outcome,
+    }
+}
+
+/// A future that is run to its end in the background if its caller drops it.
+pub(super) struct ToItsEnd {
+    future: Option<BoxFuture<'static, Result<()>>>,
+    clock: Clock,
+}
+
+impl ToItsEnd {
+    pub(super) fn of(future: BoxFuture<'static, Result<()>>, clock: Clock) -> Self {
+        Self { future: Some(future), clock }
+    }
+}
+
+impl Future for ToItsEnd {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(future) = &mut self.future else { return Poll::Pending };
+        let polled = future.as_mut().poll(context);
+        if polled.is_ready() {
+            self.future = None;
+        }
+        polled
+    }
+}
+
+impl Drop for ToItsEnd {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            self.clock.spawn(future.map(drop));
+        }
+    }
+}
+
+pub(super) fn unknown_release() -> Error {
+    Error::new(ErrorKind::Indeterminate, "release the lock", "the store did not answer in time")
+}

@@ -1,0 +1,224 @@
+//! A lease: one live claim as its holder sees it; `keeping` is the task that keeps it, `shared` what both know.
+//!
+//! Dropping the lease needs no runtime: it closes a channel, and the task gives the claim back. Between renewals the claim
+//! is parked where a release can take it without waking the task. Invariant: once `check` has refused, it refuses for
+//! ever, but for a lease that was revalidated.
+
+mod keeping;
+mod shared;
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_channel::{mpsc, oneshot};
+
+use crate::backend::{Claim, Descriptor, Grant, Handover, Renewal};
+use crate::clock::Clock;
+use crate::deadline::Deadline;
+use crate::error::{Error, ErrorKind, LossReason, Result};
+use crate::event::Observer;
+use crate::fence::Stamp;
+use crate::keeper::Keeper;
+use crate::name::LockName;
+use crate::token::{FencingToken, HolderId};
+use keeping::{Keeping, ToItsEnd, give_back, unknown_release};
+use shared::{Revalidation, Shared};
+
+/// A held lock.
+///
+/// It is renewed in the background until it is released, dropped or lost. Call [`check`](Self::check) before each step
+/// that must not happen twice, and show the [`stamp`](Self::stamp) to whatever is written to.
+///
+/// Dropping it gives the lock back in the background; [`release`](Self::release) waits for that and says how it went.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is given back"]
+pub struct Lease {
+    grant: Grant,
+    shared: Arc<Shared>,
+    descriptors: Vec<Descriptor>,
+    handover: Option<Handover>,
+    release: oneshot::Sender<oneshot::Sender<Result<()>>>,
+    revalidate: mpsc::UnboundedSender<Revalidation>,
+}
+
+impl Lease {
+    /// Starts to keep `claim`, whose release may be needed until the lease is gone. `is_kept` says that the store keeps the lock
+    /// beyond the deadline.
+    pub(crate) fn start(
+        claim: Box<dyn Claim>,
+        clock: &Clock,
+        is_kept: bool,
+        grace: Option<Duration>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
+        let grant = claim.grant().clone();
+        let term = Renewal { ttl: grant.ttl, counted_from: grant.counted_from };
+        let [.., high, low] = grant.holder.to_bytes();
+        let keeper =
+            Keeper::new(clock.now(), term, grace).spread(u16::from_be_bytes([high, low])).kept(is_kept);
+        let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline(), is_kept));
+        let (release, released) = oneshot::channel();
+        let (revalidate, revalidated) = mpsc::unbounded();
+        let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };
+        let (descriptors, handover) = (claim.descriptors(), claim.handover());
+        let gone = claim.lost();
+        shared.park(claim);
+        clock.spawn(keeping.run(gone, released, revalidated));
+        Self { grant, shared, descriptors, handover, release, revalidate }
+    }
+
+    /// The lock that is held.
+    pub fn lock(&self) -> &LockName {
+        &self.grant.name
+    }
+
+    /// The fencing token of this grant; it never changes.
+    pub fn token(&self) -> FencingToken {
+        self.grant.token
+    }
+
+    /// Who holds it: this attempt.
+    pub fn holder(&self) -> HolderId {
+        self.grant.holder
+    }
+
+    /// The length of lease that the store really gave; `None` if it does not run out.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.grant.ttl
+    }
+
+    /// Of how many nodes of a quorum the loss could be borne when it was granted; `None` where one store decides.
+    pub fn slack(&self) -> Option<usize> {
+        self.grant.slack
+    }
+
+    /// What to show to a fence.
+    pub fn stamp(&self) -> Stamp {
+        Stamp { lock: self.grant.name.clone(), token: self.grant.token, holder: self.grant.holder.into() }
+    }
+
+    /// By when the holder must have finished acting, as far as is known now.
+    pub fn deadline(&self) -> Deadline {
+        self.shared.deadline()
+    }
+
+    /// How long the lease is still believed in; `None` if it does not run out, zero once it is lost.
+    pub fn remaining(&self) -> Option<Duration> {
+        if self.shared.lost.get().is_some() {
+            return Some(Duration::ZERO);
+        }
+        self.deadline().remaining(self.shared.clock.now())
+    }
+
+    /// Whether the lock is still held, as far as this process can know without asking. Reads one clock and sends
+    /// nothing, so it can stand before every step.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] once the lease is lost, and ever after; past its deadline, unless it is
+    /// [revalidated](Self::revalidate).
+    pub fn check(&self) -> Result<()> {
+        self.shared.check().map_err(|error| error.on(&self.grant.name))
+    }
+
+    /// Heeds what a fence has answered to this lease's stamp: one that was refused is lost from now on, since somebody else
+    /// holds the lock. Stop, and read again before you write under a new lease. Every other answer is passed on.
+    ///
+    /// # Errors
+    /// Those of `answer`.
+    ///
+    /// # Examples
+    /// ```
+    /// use fencepost_core::{ErrorKind, Fence, Locks, MemoryBackend, MemoryFence};
+    ///
+    /// # let time = fencepost_core::VirtualTime::new(1);
+    /// # let clock = time.clock();
+    /// # time.block_on(async {
+    /// let (locks, fence) = (Locks::new(MemoryBackend::new(clock)), MemoryFence::default());
+    /// let late = locks.lock("orders")?.acquire().await?;
+    /// let stamp = late.stamp();
+    /// locks.revoke("orders", late.token(), "it does not answer").await?;
+    /// let next = locks.lock("orders")?.acquire().await?;
+    /// fence.seal(&next.stamp()).await?;
+    ///
+    /// assert_eq!(late.heed(fence.check(&stamp).await).unwrap_err().kind(), ErrorKind::Stale);
+    /// assert_eq!(late.check().unwrap_err().kind(), ErrorKind::Lost);
+    /// next.heed(fence.check(&next.stamp()).await)?;
+    /// next.check()?;
+    /// # Ok::<(), fencepost_core::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn heed<T>(&self, answer: Result<T>) -> Result<T> {
+        if let Err(error) = &answer
+            && error.kind() == ErrorKind::Stale
+        {
+            let what = "a fence has refused its token";
+            self.shared.lose(Error::lost(LossReason::Refused, what).caused_by(error.clone()));
+        }
+        answer
+    }
+
+    /// Asks the store whether an overdue lease is still held, and goes on with it, under the same token, if it is: after a
+    /// pause that was longer than the ttl, where the lock ends with a session that the server still keeps. Where the deadline has
+    /// not come it asks nothing.
+    ///
+    /// What was believed meanwhile does not count: nobody else has held the lock, but this holder's own command may have been
+    /// stopped at the deadline.
+    ///
+    /// # Cancel safety
+    /// A dropped call changes nothing; the lease stays overdue.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lease is lost, and, at once, where the store may have given the lock to somebody else at
+    /// the deadline; any other kind when the store does not answer: the lease stays overdue.
+    pub async fn revalidate(&self) -> Result<()> {
+        self.shared.revalidate(&self.revalidate).await.map_err(|error| error.on(&self.grant.name))
+    }
+
+    /// Ends when the lease is lost, or overdue, and says why.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing; it can be awaited again and by several.
+    pub fn lost(&self) -> impl Future<Output = Error> + Send + use<> {
+        let (shared, name) = (Arc::clone(&self.shared), self.grant.name.clone());
+        async move { poll_fn(|context| shared.poll_lost(context.waker())).await.on(&name) }
+    }
+
+    /// The descriptors that the lock hangs on, for whoever must outlive this process.
+    pub fn descriptors(&self) -> &[Descriptor] {
+        &self.descriptors
+    }
+
+    /// What another process needs to give the lease back.
+    pub fn handover(&self) -> Option<&Handover> {
+        self.handover.as_ref()
+    }
+
+    /// Gives the lock back, and waits until the store has said so.
+    ///
+    /// # Cancel safety
+    /// Dropping the call does not stop the release.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when it was not held any more, so that what was done under it may have overlapped with
+    /// somebody else's work; [`ErrorKind::Indeterminate`] when the store did not answer (the ttl bounds it).
+    pub async fn release(self) -> Result<()> {
+        let Self { grant, shared, descriptors, release, .. } = self;
+        // The lock stays taken while one of these is open.
+        drop(descriptors);
+        if let Some(claim) = shared.take_parked() {
+            // The task has nothing to keep any more.
+            drop(release);
+            let clock = shared.clock.clone();
+            let outcome = ToItsEnd::of(Box::pin(give_back(shared, claim)), clock).await;
+            return outcome.map_err(|error| error.on(&grant.name));
+        }
+        // A renewal is under way; the task gives the claim back when it has let go of it.
+        let (answer, answered) = oneshot::channel();
+        let outcome = match release.send(answer) {
+            Ok(()) => answered.await.unwrap_or_else(|_| Err(unknown_release())),
+            Err(_) => Err(unknown_release()),
+        };
+        outcome.map_err(|error| error.on(&grant.name))
+    }
+}
