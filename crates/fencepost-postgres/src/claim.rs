@@ -1,7 +1,6 @@
 //! A lease: a lock that a session on the server holds.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,8 +29,8 @@ pub(crate) struct PostgresClaim {
 }
 
 impl PostgresClaim {
+    /// It takes over the use of the session from whoever asked.
     pub(crate) fn new(server: Server, session: Arc<Session>, id: i32, grant: Grant) -> Self {
-        session.locks.fetch_add(1, Ordering::Relaxed);
         server.note_holder(grant.holder, &session);
         Self { server, session, id, grant, is_released: false }
     }
@@ -88,7 +87,6 @@ impl Claim for PostgresClaim {
         self.is_released = true;
         let released = self.session.release(self.id).await;
         self.server.forget_holder(self.grant.holder);
-        self.session.locks.fetch_sub(1, Ordering::Relaxed);
         match released {
             Ok(true) => {
                 self.server.keep(Arc::clone(&self.session));
@@ -115,8 +113,7 @@ impl Drop for PostgresClaim {
             return;
         }
         self.server.forget_holder(self.grant.holder);
-        self.session.locks.fetch_sub(1, Ordering::Relaxed);
-        if self.session.locks.load(Ordering::Relaxed) == 0 {
+        if self.session.has_one_user() {
             self.session.close();
             return;
         }
@@ -124,8 +121,9 @@ impl Drop for PostgresClaim {
         let (server, session, id) = (self.server.clone(), Arc::clone(&self.session), self.id);
         self.server.clock().spawn(async move {
             let give_up_at = Some(server.clock().now().after(GIVE_BACK_MOST));
-            if !matches!(until(server.clock(), give_up_at, session.release(id)).await, Some(Ok(true))) {
-                session.close();
+            match until(server.clock(), give_up_at, session.release(id)).await {
+                Some(Ok(true)) => server.keep(session),
+                _ => session.close(),
             }
         });
     }

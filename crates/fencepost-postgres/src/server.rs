@@ -1,10 +1,10 @@
 //! One server as the locks of this process see it: its sessions that are free for use, and the queue of this process.
 //!
-//! Invariant: a session here holds nothing, and nothing is under way on it.
+//! Invariant: a session here holds nothing, and nothing is under way on it. So whoever uses a session is counted, and the last one
+//! keeps it: two users of one session would be one to the server, which would let both in.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Server {
         &self.0.options
     }
 
-    /// A session that holds nothing: one that is kept, or a new one.
+    /// A session that holds nothing: one that is kept, or a new one. Whoever gets it is counted as its user.
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
@@ -60,11 +60,14 @@ impl Server {
         while let Some(session) = self.take_idle() {
             // One that has broken meanwhile is not used; the next one may be newer.
             if session.adopt(terms).await.is_ok() {
+                session.enter();
                 return Ok(session);
             }
         }
         // Boxed: it is large, and seldom.
-        Ok(Arc::new(Box::pin(Session::open(clock, endpoint, options, ttl)).await?))
+        let session = Box::pin(Session::open(clock, endpoint, options, ttl)).await?;
+        session.enter();
+        Ok(Arc::new(session))
     }
 
     fn take_idle(&self) -> Option<Arc<Session>> {
@@ -77,9 +80,9 @@ impl Server {
         None
     }
 
-    /// Keeps a session for the next acquisition.
+    /// Ends one use of a session, which is kept for the next acquisition if it was the last.
     pub(crate) fn keep(&self, session: Arc<Session>) {
-        if session.locks.load(Ordering::Relaxed) > 0 || !session.is_open() {
+        if !session.leave() || !session.is_open() {
             return;
         }
         let mut idle = lock(&self.0.idle);
@@ -108,10 +111,11 @@ impl Server {
         lock(&self.0.ids).remove(name);
     }
 
-    /// The session on which one of `holders` holds a lock.
+    /// The session on which one of `holders` holds a lock. Whoever gets it is counted as a user of it beside that one.
     pub(crate) fn session_of(&self, holders: &[HolderId]) -> Option<Arc<Session>> {
         let holding = lock(&self.0.holding);
-        holders.iter().find_map(|holder| holding.get(holder)?.upgrade()).filter(|session| session.is_open())
+        let session = holders.iter().find_map(|holder| holding.get(holder)?.upgrade());
+        session.filter(|session| session.is_open()).inspect(|session| session.enter())
     }
 
     /// Why the lease with `token` was taken away, if it was.

@@ -32,8 +32,8 @@ pub(crate) struct Session {
     pub(crate) ready_at: Option<Moment>,
     deadlock_timeout: Duration,
     terms: Mutex<Terms>,
-    /// How many locks it holds or may hold.
-    pub(crate) locks: AtomicUsize,
+    /// How many use it: each holds a lock, or asks for one.
+    users: AtomicUsize,
     /// Whether the server ends it when it is idle, because it has waited.
     is_limited: AtomicBool,
     /// Whether it has said who waits on it.
@@ -118,7 +118,7 @@ impl Session {
             warning: endpoint.tls.warning.clone(),
             deadlock_timeout: facts.deadlock_timeout,
             terms: Mutex::new(terms),
-            locks: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
             is_limited: AtomicBool::new(false),
             is_registered: AtomicBool::new(false),
             connection,
@@ -157,6 +157,21 @@ impl Session {
     /// Whether it can still be used, as far as is known.
     pub(crate) fn is_open(&self) -> bool {
         self.connection.is_open()
+    }
+
+    /// Counts one more user.
+    pub(crate) fn enter(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts one user less. Whether it was the last.
+    pub(crate) fn leave(&self) -> bool {
+        self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether its only user is whoever asks.
+    pub(crate) fn has_one_user(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 1
     }
 
     /// Closes it at once, and with it ends whatever it holds.
