@@ -394,7 +394,8 @@ impl Facts {
                 pg_catalog.to_regclass('fencepost.installation') is not null as has_schema, {}",
             settings.collect::<Vec<_>>().join(", ")
         );
-        let messages = client.simple_query(&sql).await.map_err(|error| failure(&error))?;
+        // The schema may be one that the role may not look into.
+        let messages = client.simple_query(&sql).await.map_err(|error| missing_rights(&error))?;
         let row = messages.into_iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
