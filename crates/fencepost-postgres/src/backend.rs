@@ -79,6 +79,10 @@ impl PostgresBackend {
             noted.map_err(|error| missing_rights(&error))?;
         }
         let ended = client.query_one(END_SESSION, &[&id, &token, &holder]).await;
+        if ended.is_err() && reason.is_some() {
+            // It was not taken away: a later loss has another reason. What goes wrong here went wrong before.
+            let _ = client.execute(FORGET_REVOCATION, &[&id, &token]).await;
+        }
         let ended: Option<bool> = ended.map_err(|error| missing_rights(&error))?.get(0);
         self.server.keep(session);
         match ended {
@@ -95,6 +99,9 @@ impl PostgresBackend {
 const NOTE_REVOCATION: &str = "insert into fencepost.revocation (id, token, reason)
     select $1, $2, $3 where fencepost.holder_of($1, $2, null) is not null
     on conflict (id) do update set token = excluded.token, reason = excluded.reason";
+
+/// No grant has the token 0.
+const FORGET_REVOCATION: &str = "update fencepost.revocation set token = 0 where id = $1 and token = $2";
 
 /// It waits until the session has ended: only then the lock is free.
 const END_SESSION: &str = "select pg_catalog.pg_terminate_backend(pid, 2000)
