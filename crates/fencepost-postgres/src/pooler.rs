@@ -12,6 +12,9 @@ use crate::endpoint::{Endpoint, Host, Options};
 use crate::failure::{failure, is};
 use crate::settings::{self, Terms};
 
+/// How often it is looked whether two connections share a session. In the traffic of others a pooler may give them two by chance.
+const PROBES: usize = 10;
+
 /// The setting that carries the mark.
 const MARK: &str = "fencepost.session";
 
@@ -121,12 +124,20 @@ async fn mixed_up(first: &Client, second: &Client, mark: &str) -> Result<bool, t
     );
     first.simple_query(&format!("select pg_catalog.set_config('{MARK}', '{mark}', false)")).await?;
     let before = text_of(first, &whose).await?;
-    second.simple_query("begin").await?;
-    let other = text_of(second, &whose).await?;
-    let after = text_of(first, &whose).await?;
-    second.simple_query("rollback").await?;
-    let pid = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
-    Ok(after != before || other.contains(mark) || pid(&other) == pid(&before))
+    for _ in 0..PROBES {
+        second.simple_query("begin").await?;
+        let other = text_of(second, &whose).await?;
+        let after = text_of(first, &whose).await?;
+        second.simple_query("rollback").await?;
+        if after != before || other.contains(mark) || pid_in(&other) == pid_in(&before) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn pid_in(text: &str) -> &str {
+    text.split(' ').next().unwrap_or_default()
 }
 
 /// The text in the first row. Nothing is prepared: a statement that is prepared in one session is not known in another.
