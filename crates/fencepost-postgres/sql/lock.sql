@@ -64,6 +64,12 @@ declare
     ready timestamptz;
 begin
     update fencepost.installation set max_ttl_ms = _max_ttl_ms where max_ttl_ms < _max_ttl_ms;
+    if found then
+        -- A standby that was promoted need not have known of leases as long as these.
+        update fencepost.incarnation
+        set ready_at = greatest(ready_at, pg_catalog.clock_timestamp() + (_max_ttl_ms + _max_ttl_ms / 1000 + 50) * interval '1 millisecond')
+        where started = pg_catalog.pg_postmaster_start_time() and ready_at > pg_catalog.clock_timestamp();
+    end if;
     select ready_at into ready from fencepost.incarnation where started = pg_catalog.pg_postmaster_start_time();
     if not found then
         select max_ttl_ms into strict longest from fencepost.installation;

@@ -177,8 +177,9 @@ impl<'a> Attempt<'a> {
             Some(session) => session,
             None => self.session().await?,
         };
-        if let Some(ready_at) = session.ready_at.filter(|at| *at > self.clock().now()) {
-            *kept = Some(session);
+        if let Some(ready_at) = session.ready_at {
+            // A new session asks again: a client of longer leases may come meanwhile, and put it off.
+            drop(session);
             self.sit_out(ready_at, give_up_at).await?;
             return Ok(Step::Again);
         }

@@ -82,7 +82,8 @@ impl Server {
 
     /// Ends one use of a session, which is kept for the next acquisition if it was the last.
     pub(crate) fn keep(&self, session: Arc<Session>) {
-        if !session.leave() || !session.is_open() {
+        // One that was opened in a quarantine does not know when that ends.
+        if !session.leave() || !session.is_open() || session.ready_at.is_some() {
             return;
         }
         let mut idle = lock(&self.0.idle);

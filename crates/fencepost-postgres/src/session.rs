@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pid: i32,
     /// What people should know of how it was reached.
     pub(crate) warning: Option<String>,
-    /// From when on the server grants.
+    /// From when on the server may grant, for a session that was opened before; it is used for nothing but looking.
     pub(crate) ready_at: Option<Moment>,
     deadlock_timeout: Duration,
     terms: Mutex<Terms>,
