@@ -1,0 +1,20 @@
+//! What only Postgres does, on real servers: crashes and promotions, sessions, poolers, roles and their settings.
+
+mod defaults;
+mod failover;
+mod giving_up;
+mod loss;
+mod names;
+mod pause;
+mod poolers;
+mod process;
+mod quarantine;
+mod rights;
+mod sequences;
+mod sessions;
+mod silence;
+mod stage;
+#[cfg(feature = "tls")]
+mod tls;
+mod tokens;
+mod waiting;
