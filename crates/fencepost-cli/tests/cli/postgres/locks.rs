@@ -26,6 +26,24 @@ fn command_is_told_its_lock_and_the_report_agrees() {
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn several_locks_of_one_run_hold_one_connection() {
+    let scene = Scene::new();
+    let script = "echo $FENCEPOST_TOKENS >tokens; echo >held; while [ ! -e stop ]; do sleep 0.02; done";
+    let holder = scene.home.start(["run", "b", "a", "c", "--", "sh", "-c", script]);
+    scene.home.await_line("held");
+    assert_eq!(scene.sessions(), 1);
+    let sessions = ["a", "b", "c"].map(|lock| scene.holding(lock).expect("it is held"));
+    assert!(sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
+    let tokens = scene.home.json("tokens");
+    assert_eq!((&tokens[0]["lock"], &tokens[1]["lock"]), (&"b".into(), &"a".into()));
+    let list = json(&scene.home.run(["list", "--json"]).exits(0));
+    assert_eq!((&list[0]["token"], &list[1]["token"]), (&tokens[1]["token"], &tokens[0]["token"]));
+    scene.end(holder);
+    scene.assert_nothing_is_left();
+}
+
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn several_locks_are_taken_all_or_none() {
     let scene = Scene::new();
     let holder = scene.start_holder(&[]);
