@@ -377,7 +377,8 @@ impl Facts {
                 pg_catalog.to_regclass('fencepost.installation') is not null as has_schema, {}",
             settings.collect::<Vec<_>>().join(", ")
         );
-        let messages = client.simple_query(&sql).await.map_err(|error| failure(&error))?;
+        // Without the right to use the schema nobody is even told whether it is there.
+        let messages = client.simple_query(&sql).await.map_err(|error| missing_rights(&error))?;
         let row = messages.into_iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,

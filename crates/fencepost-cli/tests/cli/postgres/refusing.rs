@@ -122,6 +122,24 @@ fn missing_or_wrong_password_is_denied() {
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn role_without_rights_is_denied_with_a_hint() {
+    let server = PostgresServer::start();
+    server.execute("create role worker login");
+    let url = server.url_of("worker", "postgres");
+    let refused = refuses(&url, 77, "denied", "permission denied");
+    assert!(refused.stderr.contains("hint:"), "{}", refused.stderr);
+    Home::on(&server.url()).run(["run", "demo", "--", "true"]).exits(0);
+    let refused = refuses(&url, 77, "denied", "permission denied");
+    assert!(refused.stderr.contains("hint:"), "{}", refused.stderr);
+    for args in [&["status", "demo"][..], &["list"]] {
+        Home::on(&url).run(args).exits(77);
+    }
+    server.execute("revoke connect on database postgres from public");
+    refuses(&url, 77, "denied", "permission denied");
+}
+
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn database_that_is_not_there_is_a_usage_error() {
     let server = PostgresServer::start();
     let refused = refuses(&server.url_of("postgres", "none"), 64, "unavailable", "\"none\" does not exist");
