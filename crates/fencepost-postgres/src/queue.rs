@@ -70,6 +70,8 @@ struct Attempt<'a> {
     who: String,
     /// Why there is no grant yet.
     standing: Option<Error>,
+    /// Whether the observer was told of a quarantine.
+    has_told: bool,
     was_reached: bool,
     /// How often the lock was found taken by somebody who may be gone in a moment.
     passed: u32,
@@ -96,6 +98,7 @@ impl<'a> Attempt<'a> {
             began: server.clock().now(),
             who: format!(" {ttl} {holder} {label}"),
             standing: None,
+            has_told: false,
             was_reached: false,
             passed: 0,
             under_way: None,
@@ -130,6 +133,8 @@ impl<'a> Attempt<'a> {
             let session = match (step, kept.take()) {
                 (Ok(Step::Granted(claim)), _) => return Ok(claim),
                 (Err(error), _) if error.kind() == ErrorKind::Unavailable => {
+                    // Who had the lock before is not known any more.
+                    self.standing = Some(error.clone());
                     self.may_go_on(&mut failing_since, error).await?;
                     continue;
                 }
@@ -329,8 +334,9 @@ impl<'a> Attempt<'a> {
         if self.request.wait == Wait::No {
             return Err(error);
         }
-        if let Some(observer) = self.request.observer.as_ref().filter(|_| self.standing.is_none()) {
+        if let Some(observer) = self.request.observer.as_ref().filter(|_| !self.has_told) {
             observer.observe(&self.request.name, &Event::Noticed { what });
+            self.has_told = true;
         }
         self.standing = Some(error);
         self.sleep_until(ready_at, give_up_at).await

@@ -91,6 +91,7 @@ fn nobody_is_let_in_for_the_longest_ttl_after(loss: impl FnOnce(&mut PostgresSer
     assert!(last_act(&scene.home) < lost_at + 1_500_000);
     assert!(pids.iter().all(|pid| !is_alive(*pid)), "{pids:?}");
     let next = next.ends().exits(0);
+    assert!(next.stderr.contains("grants nothing for another"), "it says why it waits: {}", next.stderr);
     let (began, token) = next.stdout.split_once('\n').unwrap();
     assert!(number(began) > lost_at + 3_000_000);
     assert!(number(token) > scene.home.json("report")["token"].as_u64().unwrap());

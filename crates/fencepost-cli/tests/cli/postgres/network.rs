@@ -152,3 +152,33 @@ fn waiter_lives_through_a_cut_and_is_granted_once() {
     assert_eq!(scene.home.read("ran").lines().count(), 1);
     scene.assert_nothing_is_left();
 }
+
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn grant_whose_reply_was_lost_starts_no_command_and_is_not_left_behind() {
+    let scene = Scene::new();
+    scene.home.run(["run", "demo", "--", "true"]).exits(0);
+    let holder = scene.start_holder(&[]);
+    let through = scene.through();
+    let waiter = scene.home.start([
+        "run",
+        "--backend",
+        &through,
+        "-w",
+        "4s",
+        "demo",
+        "--",
+        "sh",
+        "-c",
+        "date +%s%6N >>ran",
+    ]);
+    scene.home.await_waiter("demo");
+    scene.proxy.set(Mode::ReplyHole);
+    scene.end(holder);
+    eventually("the grant", || scene.holding("demo").is_some());
+    let waiter = waiter.ends().exits(69);
+    assert!(!scene.home.path("ran").exists(), "{waiter:?}");
+    scene.proxy.set(Mode::Pass);
+    scene.home.run(["run", "--wait", "5s", "demo", "--", "true"]).exits(0);
+    scene.assert_nothing_is_left();
+}
