@@ -183,7 +183,7 @@ impl<'a> Attempt<'a> {
             self.sit_out(ready_at, give_up_at).await?;
             return Ok(Step::Again);
         }
-        let id = self.server.lock_id(&session, &self.request.name).await?;
+        let id = self.answer(&session, self.server.lock_id(&session, &self.request.name)).await?;
         self.was_reached = true;
         let (answer, sent) = self.ask(&session, id, tries, give_up_at).await?;
         match answer {
@@ -204,7 +204,7 @@ impl<'a> Attempt<'a> {
                 return Ok(Step::UnknownRow);
             }
             Answer::Rests => {
-                let left = session.rests_for(id).await?;
+                let left = self.answer(&session, session.rests_for(id)).await?;
                 *kept = Some(session);
                 return self.rest(left, give_up_at).await;
             }
@@ -220,7 +220,16 @@ impl<'a> Attempt<'a> {
             return Ok(false);
         }
         self.passed += 1;
-        Ok(!session.is_settled(id).await?)
+        Ok(!self.answer(session, session.is_settled(id)).await?)
+    }
+
+    /// The answer to a request that waits for nothing. A session on which none comes is closed.
+    async fn answer<T>(&self, session: &Session, asking: impl Future<Output = Result<T>>) -> Result<T> {
+        let answered_by = Some(self.clock().now().after(REPLY_MOST));
+        until(self.clock(), answered_by, asking).await.unwrap_or_else(|| {
+            session.close();
+            Err(silent())
+        })
     }
 
     /// The session of the locks that are acquired together with this one, or one of its own.
@@ -277,7 +286,7 @@ impl<'a> Attempt<'a> {
             None => {
                 self.under_way = None;
                 session.close();
-                Err(unavailable(format!("the server has not answered for {REPLY_MOST:?}")))
+                Err(silent())
             }
         }
     }
@@ -427,6 +436,10 @@ async fn end(server: Server, session: Arc<Session>, id: i32) {
 /// The server counts in milliseconds.
 fn whole_millis(ttl: Duration) -> Duration {
     Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn silent() -> Error {
+    unavailable(format!("the server has not answered for {REPLY_MOST:?}"))
 }
 
 fn contended(what: &str) -> Error {

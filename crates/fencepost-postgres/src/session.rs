@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencepost_core::{Clock, ErrorKind, Moment, Result};
+use fencepost_core::{Clock, ErrorKind, Moment, Result, until};
 use futures_util::future::{join, join3, try_join_all};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
@@ -18,6 +18,9 @@ use crate::failure::{failure, unavailable, unexpected};
 use crate::pooler;
 use crate::schema::{self, missing_rights};
 use crate::settings::{self, Terms};
+
+/// How long a server that has let us in may take to set a session up, which once includes making the schema.
+const SET_UP_MOST: Duration = Duration::from_secs(5);
 
 /// A session that can hold locks.
 #[derive(Debug)]
@@ -101,6 +104,19 @@ impl Session {
         terms: Terms,
     ) -> Result<Self> {
         let connection = pooler::connect(clock, endpoint, host, options, terms).await?;
+        let give_up_at = Some(clock.now().after(SET_UP_MOST));
+        let set_up =
+            until(clock, give_up_at, Box::pin(Self::set_up(clock, connection, host, options, terms))).await;
+        set_up.unwrap_or_else(|| Err(unavailable(format!("{host} has not answered for {SET_UP_MOST:?}"))))
+    }
+
+    async fn set_up(
+        clock: &Clock,
+        connection: Connection,
+        host: &Host,
+        options: &Options,
+        terms: Terms,
+    ) -> Result<Self> {
         let client = connection.client();
         let facts = Facts::read(client).await?;
         facts.check(host, terms)?;

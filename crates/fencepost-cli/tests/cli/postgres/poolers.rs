@@ -38,6 +38,20 @@ fn pooler_that_lends_sessions_out_is_refused_and_named() {
 
 #[test]
 #[cfg_attr(not(all(postgres_server, pgbouncer_server)), ignore = "its server is not installed")]
+fn pooler_with_one_session_is_not_waited_for() {
+    let server = PostgresServer::start();
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
+        let pooler = PgBouncer::start(&server, mode, &["default_pool_size=1"]);
+        refuses(&pooler.url(), &["pooler", "PgBouncer", "hint:"]);
+        let home = Home::on(&format!("{}?pooler=session", pooler.url()));
+        let run = home.run(["run", "-n", "demo", "--", "touch", "ran"]).exits(69);
+        assert!(run.stderr.contains("has given no session"), "{}", run.stderr);
+        assert!(!home.path("ran").exists());
+    }
+}
+
+#[test]
+#[cfg_attr(not(all(postgres_server, pgbouncer_server)), ignore = "its server is not installed")]
 fn pooler_by_session_is_refused_until_the_url_says_so() {
     let server = PostgresServer::start();
     let pooler = PgBouncer::start(&server, PoolMode::Session, &[]);
