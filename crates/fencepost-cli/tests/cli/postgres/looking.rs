@@ -97,3 +97,32 @@ fn onlookers_never_make_a_try_fail() {
     }
     looker.kill();
 }
+
+#[test]
+fn explain_says_what_a_session_lock_promises() {
+    let explained = |options: &str| {
+        let home = Home::on(&format!("postgres://u@127.0.0.1:1/orders{options}"));
+        (
+            home.run(["explain", "demo"]).exits(0).stdout,
+            json(&home.run(["explain", "--json", "demo"]).exits(0)),
+        )
+    };
+    let overlap = |explained: &Value, fault: &str| {
+        let promises = explained["promises"].as_array().unwrap();
+        let promise = promises.iter().find(|promise| promise["fault"] == fault);
+        promise.map(|promise| promise["two_may_overlap"].as_str().unwrap().to_owned())
+    };
+    let (text, hold) = explained("");
+    for part in ["no certain order", "this database", "a stopped holder keeps the lock"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert_eq!(overlap(&hold, "pause").as_deref(), Some("no"));
+    assert_eq!(overlap(&hold, "lost session").as_deref(), Some("yes"));
+    assert_eq!(overlap(&hold, "restart").as_deref(), Some("no"));
+    assert_eq!(overlap(&hold, "lost host").as_deref(), Some("no"));
+    let (_, expire) = explained("?on_pause=expire");
+    assert_eq!(overlap(&expire, "pause").as_deref(), Some("yes"));
+    assert_eq!(overlap(&expire, "lost session").as_deref(), Some("yes"));
+    let (_, off) = explained("?quarantine=off");
+    assert_eq!(overlap(&off, "restart").as_deref(), Some("yes"));
+}
