@@ -30,6 +30,7 @@ pub const PROFILE: Profile = Profile::weakest("memory")
     .loss(Loss::Pushed)
     .scope(Scope::Process)
     .timing(Timing::Monotonic)
+    .outlives_sessions()
     .revocable()
     .rests()
     .longest_ttl(Some(Duration::from_hours(24)));

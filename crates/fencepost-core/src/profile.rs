@@ -57,7 +57,7 @@ pub enum Scope {
     Process,
     /// One host.
     Host,
-    /// Everybody who talks to one server.
+    /// Everybody who uses the same database of one server.
     Server,
     /// Everybody who talks to one cluster, some of whose servers may fail.
     Cluster,
@@ -75,6 +75,16 @@ pub enum Timing {
     WallClock,
     /// By the wall clocks of several servers, a minority of which may be set.
     WallClocks,
+}
+
+/// What a lock is tied to at the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tie {
+    /// The holder's session: the lock is free when that ends, whatever ends it, before the holder can have stopped.
+    Session,
+    /// The lease, whatever becomes of connections.
+    Lease,
 }
 
 impl Expiry {
@@ -127,7 +137,7 @@ impl Scope {
         match self {
             Self::Process => "this process only",
             Self::Host => "this host only",
-            Self::Server => "everybody who uses this server",
+            Self::Server => "everybody who uses this database of the server",
             Self::Cluster => "everybody who uses this cluster",
         }
     }
@@ -153,6 +163,8 @@ pub struct Profile {
     pub timing: Timing,
     /// Whether a store that may have lost data grants nothing until every lease that it may have forgotten is over.
     pub quarantine: bool,
+    /// What a lock is tied to.
+    pub tie: Tie,
     /// Whether a lease can be taken away by force.
     pub revoke: bool,
     /// Whether the store keeps a lock taken after its release (hold-at-least).
@@ -173,6 +185,7 @@ impl Profile {
             scope: Scope::Process,
             timing: Timing::WallClock,
             quarantine: false,
+            tie: Tie::Session,
             revoke: false,
             rest: false,
             longest_ttl: Some(Duration::from_mins(1)),
@@ -218,6 +231,12 @@ impl Profile {
     /// Whether a loss of data is followed by a quarantine.
     pub const fn quarantine(mut self, quarantine: bool) -> Self {
         self.quarantine = quarantine;
+        self
+    }
+
+    /// The lock is free when the lease is over, and not before.
+    pub const fn outlives_sessions(mut self) -> Self {
+        self.tie = Tie::Lease;
         self
     }
 

@@ -28,6 +28,7 @@ pub const PROFILE: Profile = Profile::weakest("file")
     .loss(Loss::Pushed)
     .scope(Scope::Host)
     .timing(Timing::Untimed)
+    .outlives_sessions()
     .rests()
     .longest_ttl(None);
 

@@ -3,17 +3,22 @@
 //! A mark is sent with the start of the connection and read back. A pooler refuses it or drops it; one that is known to be there
 //! is put to the test with two connections, since one that lends sessions out gives both the same one, or takes it away.
 
-use fencepost_core::{Clock, Error, ErrorKind, Result};
+use std::time::Duration;
+
+use fencepost_core::{Clock, Error, ErrorKind, Result, until};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Host, Options};
-use crate::failure::{failure, is};
+use crate::failure::{failure, is, unavailable};
 use crate::settings::{self, Terms};
 
 /// How often it is looked whether two connections share a session. In the traffic of others a pooler may give them two by chance.
 const PROBES: usize = 10;
+
+/// How long a pooler may take to give two sessions.
+const PROBE_MOST: Duration = Duration::from_secs(3);
 
 /// The setting that carries the mark.
 const MARK: &str = "fencepost.session";
@@ -108,12 +113,16 @@ async fn probe(
     mark: &str,
 ) -> Result<Pooling> {
     let second = Connection::open(clock, endpoint, host, "").await?;
-    let probed = mixed_up(first.client(), second.client(), mark).await;
+    let give_up_at = Some(clock.now().after(PROBE_MOST));
+    let probed = until(clock, give_up_at, Box::pin(mixed_up(first.client(), second.client(), mark))).await;
     match probed {
-        Ok(false) => Ok(Pooling::Session),
-        Ok(true) => Ok(Pooling::Transaction),
-        Err(error) if is_statement_pooling(&error) => Ok(Pooling::Statement),
-        Err(error) => Err(failure(&error)),
+        Some(Ok(false)) => Ok(Pooling::Session),
+        Some(Ok(true)) => Ok(Pooling::Transaction),
+        Some(Err(error)) if is_statement_pooling(&error) => Ok(Pooling::Statement),
+        Some(Err(error)) => Err(failure(&error)),
+        // A pool of one session has none for a second connection, or, while that one is in a transaction, for the first.
+        None => Err(unavailable(format!("the pooler at {host} has given no session for {PROBE_MOST:?}"))
+            .hint("a lock takes a session to itself, and to see that it does, two are asked for at once")),
     }
 }
 

@@ -70,6 +70,8 @@ struct Attempt<'a> {
     who: String,
     /// Why there is no grant yet.
     standing: Option<Error>,
+    /// Whether the observer was told of a quarantine.
+    has_told: bool,
     was_reached: bool,
     /// How often the lock was found taken by somebody who may be gone in a moment.
     passed: u32,
@@ -96,6 +98,7 @@ impl<'a> Attempt<'a> {
             began: server.clock().now(),
             who: format!(" {ttl} {holder} {label}"),
             standing: None,
+            has_told: false,
             was_reached: false,
             passed: 0,
             under_way: None,
@@ -130,6 +133,8 @@ impl<'a> Attempt<'a> {
             let session = match (step, kept.take()) {
                 (Ok(Step::Granted(claim)), _) => return Ok(claim),
                 (Err(error), _) if error.kind() == ErrorKind::Unavailable => {
+                    // Who had the lock before is not known any more.
+                    self.standing = Some(error.clone());
                     self.may_go_on(&mut failing_since, error).await?;
                     continue;
                 }
@@ -183,7 +188,7 @@ impl<'a> Attempt<'a> {
             self.sit_out(ready_at, give_up_at).await?;
             return Ok(Step::Again);
         }
-        let id = self.server.lock_id(&session, &self.request.name).await?;
+        let id = self.answer(&session, self.server.lock_id(&session, &self.request.name)).await?;
         self.was_reached = true;
         let (answer, sent) = self.ask(&session, id, tries, give_up_at).await?;
         match answer {
@@ -204,7 +209,7 @@ impl<'a> Attempt<'a> {
                 return Ok(Step::UnknownRow);
             }
             Answer::Rests => {
-                let left = session.rests_for(id).await?;
+                let left = self.answer(&session, session.rests_for(id)).await?;
                 *kept = Some(session);
                 return self.rest(left, give_up_at).await;
             }
@@ -220,7 +225,16 @@ impl<'a> Attempt<'a> {
             return Ok(false);
         }
         self.passed += 1;
-        Ok(!session.is_settled(id).await?)
+        Ok(!self.answer(session, session.is_settled(id)).await?)
+    }
+
+    /// The answer to a request that waits for nothing. A session on which none comes is closed.
+    async fn answer<T>(&self, session: &Session, asking: impl Future<Output = Result<T>>) -> Result<T> {
+        let answered_by = Some(self.clock().now().after(REPLY_MOST));
+        until(self.clock(), answered_by, asking).await.unwrap_or_else(|| {
+            session.close();
+            Err(silent())
+        })
     }
 
     /// The session of the locks that are acquired together with this one, or one of its own.
@@ -277,7 +291,7 @@ impl<'a> Attempt<'a> {
             None => {
                 self.under_way = None;
                 session.close();
-                Err(unavailable(format!("the server has not answered for {REPLY_MOST:?}")))
+                Err(silent())
             }
         }
     }
@@ -337,8 +351,9 @@ impl<'a> Attempt<'a> {
         if self.request.wait == Wait::No {
             return Err(error);
         }
-        if let Some(observer) = self.request.observer.as_ref().filter(|_| self.standing.is_none()) {
+        if let Some(observer) = self.request.observer.as_ref().filter(|_| !self.has_told) {
             observer.observe(&self.request.name, &Event::Noticed { what });
+            self.has_told = true;
         }
         self.standing = Some(error);
         self.sleep_until(ready_at, give_up_at).await
@@ -425,6 +440,10 @@ async fn end(server: Server, session: Arc<Session>, id: i32) {
 /// The server counts in milliseconds.
 fn whole_millis(ttl: Duration) -> Duration {
     Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn silent() -> Error {
+    unavailable(format!("the server has not answered for {REPLY_MOST:?}"))
 }
 
 fn contended(what: &str) -> Error {

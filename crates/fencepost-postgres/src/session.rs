@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencepost_core::{Clock, ErrorKind, Moment, Result};
+use fencepost_core::{Clock, ErrorKind, Moment, Result, until};
 use futures_util::future::{join, join3, try_join_all};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
@@ -18,6 +18,9 @@ use crate::failure::{failure, unavailable, unexpected};
 use crate::pooler;
 use crate::schema::{self, missing_rights};
 use crate::settings::{self, Terms};
+
+/// How long a server that has let us in may take to set a session up, which once includes making the schema.
+const SET_UP_MOST: Duration = Duration::from_secs(5);
 
 /// A session that can hold locks.
 #[derive(Debug)]
@@ -103,19 +106,38 @@ impl Session {
         terms: Terms,
     ) -> Result<Self> {
         let connection = pooler::connect(clock, endpoint, host, options, terms).await?;
+        let give_up_at = Some(clock.now().after(SET_UP_MOST));
+        let set_up =
+            until(clock, give_up_at, Box::pin(Self::set_up(clock, connection, host, options, terms))).await;
+        let unanswered = || unavailable(format!("{host} has not answered for {SET_UP_MOST:?}"));
+        let session = set_up.unwrap_or_else(|| Err(unanswered()))?;
+        Ok(Self { warning: endpoint.tls.warning.clone(), ..session })
+    }
+
+    async fn set_up(
+        clock: &Clock,
+        connection: Connection,
+        host: &Host,
+        options: &Options,
+        terms: Terms,
+    ) -> Result<Self> {
         let client = connection.client();
         let facts = Facts::read(client).await?;
         facts.check(host, terms)?;
         schema::ensure(client, facts.has_schema).await?;
-        let ready_at =
-            if options.has_quarantine { ready_at(clock, client, options.max_ttl).await? } else { None };
-        client.batch_execute(FORGET_OLD_WAITERS).await.map_err(|error| missing_rights(&error))?;
-        let statements = Statements::prepare(client).await?;
+        let asking = async {
+            if options.has_quarantine { ready_at(clock, client, options.max_ttl).await } else { Ok(None) }
+        };
+        // All is sent at once.
+        let forgetting = client.batch_execute(FORGET_OLD_WAITERS);
+        let (ready_at, forgotten, statements) = join3(asking, forgetting, Statements::prepare(client)).await;
+        forgotten.map_err(|error| missing_rights(&error))?;
+        let (ready_at, statements) = (ready_at?, statements?);
         let session = Self {
             statements,
             pid: facts.pid,
             ready_at,
-            warning: endpoint.tls.warning.clone(),
+            warning: None,
             deadlock_timeout: facts.deadlock_timeout,
             terms: Mutex::new(terms),
             users: AtomicUsize::new(0),
@@ -394,7 +416,7 @@ impl Facts {
                 pg_catalog.to_regclass('fencepost.installation') is not null as has_schema, {}",
             settings.collect::<Vec<_>>().join(", ")
         );
-        // The schema may be one that the role may not look into.
+        // Without the right to use the schema nobody is even told whether it is there.
         let messages = client.simple_query(&sql).await.map_err(|error| missing_rights(&error))?;
         let row = messages.into_iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),

@@ -26,6 +26,7 @@ pub const PROFILE: Profile = Profile::weakest("redis")
     .loss(Loss::Pushed)
     .scope(Scope::Server)
     .timing(Timing::WallClock)
+    .outlives_sessions()
     .quarantine(true)
     .revocable()
     .rests();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fencepost::{Expiry, LockName, Profile, Scope, Timing};
+use fencepost::{Expiry, LockName, Profile, Scope, Tie, Timing};
 use serde::Serialize;
 
 use super::place::{Place, Source, fail};
@@ -94,7 +94,7 @@ impl<'a> Explanation<'a> {
         lines.push("Could two holders overlap?".to_owned());
         for promise in &self.promises {
             lines.push(format!(
-                "  {:<12} {:<4} {}",
+                "  {:<15} {:<4} {}",
                 promise.fault, promise.two_may_overlap, promise.what_happens
             ));
         }
@@ -155,49 +155,92 @@ fn chosen_by(source: &Source) -> String {
 }
 
 fn promises(profile: &Profile, source: &Source) -> Vec<Promise> {
-    let promise = |fault, two_may_overlap, what_happens| Promise { fault, two_may_overlap, what_happens };
     let mut promises = vec![promise("no fault", "no", "one holder at a time")];
-    if profile.expiry == Expiry::WithProcess {
-        promises.push(promise("pause", "no", "a stopped holder keeps the lock; the others wait"));
-        promises.push(promise("crash", "no", "free as soon as the last process of the command has ended"));
-        promises.push(promise(
-            "clock jump",
-            "no",
-            "no lease is timed; tokens grow on even if the clock went back",
-        ));
-        promises.push(promise("restart", "no", "a reboot ends every holder"));
-        promises.push(promise(
-            "data loss",
-            "yes",
-            "if both files of a held lock are removed: until its holder looks (1 s) and its command has stopped",
-        ));
-    } else {
-        promises.push(promise(
-            "pause",
-            "yes",
-            "a holder that is paused between its check and its write; a fence refuses it",
-        ));
-        promises.push(promise(
-            "crash",
-            "no",
-            "free when the guardian has given it back, at the latest after the ttl",
-        ));
-        let (two_may_overlap, what_happens) = clock_jump(profile.timing);
-        promises.push(promise("clock jump", two_may_overlap, what_happens));
-        if matches!(profile.timing, Timing::WallClock | Timing::WallClocks) {
-            let (two_may_overlap, what_happens) = data_loss(profile.quarantine);
-            promises.push(promise("data loss", two_may_overlap, what_happens));
-        }
-    }
-    if profile.scope == Scope::Process {
-        promises.push(promise("other runs", "yes", "another process does not see this lock at all"));
-    }
-    if profile.scope <= Scope::Host {
-        promises.push(promise("other hosts", "yes", "a job on another host does not see this lock at all"));
-    }
+    promises.extend(match profile.expiry {
+        Expiry::WithProcess => with_process(),
+        Expiry::WithSession => with_session(profile),
+        _ => after_ttl(profile),
+    });
+    promises.extend(elsewhere(profile.scope));
     if *source == Source::Default {
         let what = "each user has a default directory; share one: --backend file:/var/lib/fencepost";
         promises.push(promise("other users", "yes", what));
+    }
+    promises
+}
+
+fn promise(fault: &'static str, two_may_overlap: &'static str, what_happens: &'static str) -> Promise {
+    Promise { fault, two_may_overlap, what_happens }
+}
+
+fn with_process() -> Vec<Promise> {
+    vec![
+        promise("pause", "no", "a stopped holder keeps the lock; the others wait"),
+        promise("crash", "no", "free as soon as the last process of the command has ended"),
+        promise("clock jump", "no", "no lease is timed; tokens grow on even if the clock went back"),
+        promise("restart", "no", "a reboot ends every holder"),
+        promise(
+            "data loss",
+            "yes",
+            "if both files of a held lock are removed: until its holder looks (1 s) and its command has stopped",
+        ),
+    ]
+}
+
+fn with_session(profile: &Profile) -> Vec<Promise> {
+    let mut promises = vec![
+        promise("pause", "no", "a stopped holder keeps the lock, without its command; the others wait"),
+        promise("crash", "no", "free as soon as the last process of the command has ended"),
+        promise("lost host", "no", "free when the server has not heard of it for the ttl and some seconds"),
+    ];
+    promises.extend(on_a_server(profile));
+    promises
+}
+
+fn after_ttl(profile: &Profile) -> Vec<Promise> {
+    let mut promises = vec![
+        promise(
+            "pause",
+            "yes",
+            "a holder that is paused between its check and its write; a fence refuses it",
+        ),
+        promise("crash", "no", "free when the guardian has given it back, at the latest after the ttl"),
+    ];
+    promises.extend(on_a_server(profile));
+    promises
+}
+
+/// What a server does to a lock.
+fn on_a_server(profile: &Profile) -> Vec<Promise> {
+    let (two_may_overlap, what_happens) = clock_jump(profile.timing);
+    let mut promises = vec![promise("clock jump", two_may_overlap, what_happens)];
+    let (two_may_overlap, what_happens) = data_loss(profile.quarantine);
+    if profile.tie == Tie::Session {
+        let what = "if somebody or the network ends the session, it is free before the command has had its grace to \
+                    end; a fence refuses that one";
+        promises.push(promise("lost session", "yes", what));
+        promises.push(promise("restart", two_may_overlap, what_happens));
+    } else if matches!(profile.timing, Timing::WallClock | Timing::WallClocks) {
+        promises.push(promise("data loss", two_may_overlap, what_happens));
+    }
+    promises
+}
+
+/// Where the lock is not seen.
+fn elsewhere(scope: Scope) -> Vec<Promise> {
+    let mut promises = Vec::new();
+    if scope == Scope::Process {
+        promises.push(promise("other runs", "yes", "another process does not see this lock at all"));
+    }
+    if scope <= Scope::Host {
+        promises.push(promise("other hosts", "yes", "a job on another host does not see this lock at all"));
+    }
+    if scope == Scope::Server {
+        let failover =
+            "a replica that took over while the old server still grants; a fence refuses the older holder";
+        promises.push(promise("failover", "yes", failover));
+        let other = "the same name in another database of the server is another lock";
+        promises.push(promise("other databases", "yes", other));
     }
     promises
 }

@@ -6,6 +6,7 @@ mod faults;
 mod fence;
 mod files;
 mod look;
+mod postgres;
 mod pty;
 mod redis;
 mod run;

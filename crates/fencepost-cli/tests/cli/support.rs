@@ -1,7 +1,9 @@
 //! What the tests share: a home of their own, processes that end with the test, and waiting for events.
 
+use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -247,4 +249,45 @@ pub(crate) fn child_of(parent: i32) -> i32 {
 /// The value of `since` between two moments.
 pub(crate) fn now_micros() -> u64 {
     Clock::system().wall_micros()
+}
+
+/// What was written as JSON.
+#[track_caller]
+pub(crate) fn json(outcome: &Outcome) -> Value {
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{outcome:?}"))
+}
+
+/// The number that a command has written.
+#[track_caller]
+pub(crate) fn number(text: &str) -> u64 {
+    text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
+}
+
+/// Waits for the end of all of them.
+#[track_caller]
+pub(crate) fn all_end(runs: Vec<Running>, code: i32) {
+    for run in runs {
+        run.ends().exits(code);
+    }
+}
+
+/// Numbers that are random enough to be anywhere.
+///
+/// A test that has failed has printed `FENCEPOST_SEED=…`; set, the variable repeats the choices, though not the moments of
+/// the kernel.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    #[expect(clippy::print_stdout, reason = "the seed stands in the output of a test that has failed")]
+    pub(crate) fn new() -> Self {
+        let seed = std::env::var("FENCEPOST_SEED");
+        let seed = seed.map_or_else(|_| RandomState::new().build_hasher().finish(), |seed| number(&seed));
+        println!("FENCEPOST_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
 }

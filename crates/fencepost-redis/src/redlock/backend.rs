@@ -33,6 +33,7 @@ pub const PROFILE: Profile = Profile::weakest("redlock")
     .loss(Loss::Pushed)
     .scope(Scope::Cluster)
     .timing(Timing::WallClocks)
+    .outlives_sessions()
     .quarantine(true)
     .revocable()
     .rests();

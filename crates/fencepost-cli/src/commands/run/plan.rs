@@ -57,15 +57,15 @@ impl Plan {
         for fence in &fences {
             warn_of_password(fence, "--fence", "use the rule's fence in the configuration", printer);
         }
-        let targets = args.locks.iter().cloned().zip(places);
-        let targets = targets.map(|(name, place)| {
+        let mut targets: Vec<Target> = Vec::new();
+        for (name, place) in args.locks.iter().cloned().zip(places) {
             let misconfigured = place.is_by_rule();
-            Target::new(name, ttl(&place), place, &fences).map_err(|error| {
+            let target = Target::new(name, ttl(&place), place, &fences, &targets).map_err(|error| {
                 let exit = fail(&error, printer);
                 if misconfigured { Exit::CONFIG } else { exit }
-            })
-        });
-        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+            })?;
+            targets.push(target);
+        }
         let fences = targets.iter().flat_map(|target| &target.fences);
         let stamps = Stamps::of_run(fences, &args.locks, std::env::var_os(stamps::VARIABLE));
         let stamps = stamps.map_err(|error| fail(&error, printer))?;
@@ -120,8 +120,16 @@ impl Plan {
 }
 
 impl Target {
-    fn new(name: LockName, ttl: Duration, place: Place, fences: &[BackendUrl]) -> Result<Self> {
-        let locks = place.connect()?;
+    /// The lock at `place`, by way of the connection of another target that is kept there too.
+    fn new(
+        name: LockName,
+        ttl: Duration,
+        place: Place,
+        fences: &[BackendUrl],
+        others: &[Self],
+    ) -> Result<Self> {
+        let beside = others.iter().find(|other| other.place.url == place.url);
+        let locks = beside.map_or_else(|| place.connect(), |other| Ok(other.locks.clone()))?;
         let ruled = place.choice.iter().flat_map(|choice| &choice.fences);
         let fences = ruled.chain(fences).cloned().collect();
         let durable = place.choice.as_ref().is_some_and(|choice| choice.rule.require_durable);

@@ -15,7 +15,7 @@ use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::{RedisServer, Reply};
 use serde_json::Value;
 
-use crate::support::{Home, Outcome, Running, eventually};
+use crate::support::{Home, Running, all_end, eventually, json, number};
 
 /// A server, the proxy in front of it, and a home whose locks are on the server.
 struct Scene {
@@ -112,22 +112,4 @@ impl Scene {
 
 fn url(server: &RedisServer) -> String {
     format!("{}?quarantine=off", server.url())
-}
-
-fn json(outcome: &Outcome) -> Value {
-    serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{outcome:?}"))
-}
-
-/// The number that a command has written.
-#[track_caller]
-fn number(text: &str) -> u64 {
-    text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
-}
-
-/// Waits for the end of all of them.
-#[track_caller]
-fn all_end(runs: Vec<Running>, code: i32) {
-    for run in runs {
-        run.ends().exits(code);
-    }
 }

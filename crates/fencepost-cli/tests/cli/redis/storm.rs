@@ -1,34 +1,12 @@
 //! Faults and kills at random moments: no two commands at once, tokens that grow, and nothing left behind.
-//!
-//! A failure prints `FENCEPOST_SEED=…`; set, the variable repeats the choices, though not the moments of the kernel.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use fencepost_testkit::proxy::{Mode, Proxy};
 use rustix::process::Signal;
 
 use super::{Scene, all_end, number};
-use crate::support::{Running, eventually, now_micros, sleep};
-
-/// Numbers that are random enough to be anywhere.
-struct Dice(u64);
-
-impl Dice {
-    #[expect(clippy::print_stdout, reason = "the seed stands in the output of a test that has failed")]
-    fn new() -> Self {
-        let seed = std::env::var("FENCEPOST_SEED");
-        let seed = seed.map_or_else(|_| RandomState::new().build_hasher().finish(), |seed| number(&seed));
-        println!("FENCEPOST_SEED={seed}");
-        Self(seed)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
+use crate::support::{Dice, Running, eventually, now_micros, sleep};
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
