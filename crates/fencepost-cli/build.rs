@@ -1,17 +1,29 @@
-//! Tells the tests whether the server that they need is installed; in continuous integration it has to be.
+//! Tells the tests whether the servers that they need are installed; in continuous integration they have to be.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut files = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
-    let found = files.find(|file| file.is_file());
-    println!("cargo::rustc-check-cfg=cfg(redis_server)");
-    if found.is_some() || std::env::var("CI").is_ok_and(|value| value == "true") {
-        println!("cargo::rustc-cfg=redis_server");
+    for (server, program) in SERVERS {
+        let found = folders().map(|folder| folder.join(program)).find(|file| file.is_file());
+        println!("cargo::rustc-check-cfg=cfg({server})");
+        if found.is_some() || std::env::var("CI").is_ok_and(|value| value == "true") {
+            println!("cargo::rustc-cfg={server}");
+        }
+        // A file that is not there is looked for at each build.
+        println!("cargo::rerun-if-changed={}", found.unwrap_or_else(|| PathBuf::from(program)).display());
     }
     println!("cargo::rerun-if-env-changed=CI");
     println!("cargo::rerun-if-env-changed=PATH");
-    // A file that is not there is looked for at each build.
-    println!("cargo::rerun-if-changed={}", found.unwrap_or_else(|| PathBuf::from("redis-server")).display());
 }
+
+/// Where programs lie. Debian has folders for servers that are on nobody's path, or on that of root alone.
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let of_versions = versions.map(|version| version.path().join("bin"));
+    on_path.into_iter().chain([Path::new("/usr/sbin").to_owned()]).chain(of_versions)
+}
+
+const SERVERS: [(&str, &str); 3] =
+    [("redis_server", "redis-server"), ("postgres_server", "postgres"), ("pgbouncer_server", "pgbouncer")];
