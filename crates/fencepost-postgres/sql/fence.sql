@@ -63,7 +63,11 @@ begin
     if exists (select from fencepost.fence f where f.lock = _lock and f.token = _token and f.holder = _holder) then
         return _token;
     end if;
-    if exists (select from fencepost.fence f where f.lock = _lock and f.token > _token) then
+    -- At once: it need not wait for the writers under the mark.
+    if exists (
+        select from fencepost.fence f
+        where f.lock = _lock and (f.token > _token or (f.token = _token and f.holder <> _holder))
+    ) then
         perform fencepost.refuse(_lock, _token, _holder);
     end if;
     perform pg_advisory_xact_lock(1717923429, fencepost.fence_id(_lock));
@@ -124,42 +128,83 @@ begin
     return had;
 end $$;
 
--- Ends the sessions that are inside a transaction under a stamp lower than _token, and says of each whether it has ended. Who
--- shares the fence has passed the check against the present mark, and so carries exactly that. What somebody holds who only
--- just sealed is not shared, and is left alone.
-create or replace function fencepost.evict(_lock text, _token bigint)
-returns table (pid int, ended boolean, mark bigint, holder text)
+-- The sessions that are inside a transaction under a stamp lower than _token, and that stamp. Who shares the fence has passed
+-- the check against the present mark, and so carries exactly that. What somebody holds who only just sealed is not shared,
+-- and is left alone.
+create or replace function fencepost.blocking(_lock text, _token bigint)
+returns table (pid int, mark bigint, holder text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    found_pids int[];
+begin
+    select array_agg(l.pid) into found_pids
+    from fencepost.fence f join pg_locks l on l.objid = f.id
+    where f.lock = _lock and l.locktype = 'advisory' and l.classid = 1717923429 and l.objsubid = 2
+        and l.database = (select oid from pg_database where datname = current_database())
+        and l.mode = 'ShareLock' and l.granted and l.pid <> pg_backend_pid();
+    -- Read after the sessions: a mark only grows, and so none of them carries a greater one.
+    return query select member, f.token, f.holder from fencepost.fence f, unnest(found_pids) member
+        where f.lock = _lock and f.token < _token;
+end $$;
+
+-- Ends one of those sessions by the rights of the owner of this function, and says whether it has ended.
+create or replace function fencepost.evict_for_caller(_lock text, _token bigint, _pid int) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    for pid, mark, holder in
-        select l.pid, f.token, f.holder
-        from fencepost.fence f join pg_locks l on l.objid = f.id
-        where f.lock = _lock and f.token < _token
-            and l.locktype = 'advisory' and l.classid = 1717923429 and l.objsubid = 2
-            and l.database = (select oid from pg_database where datname = current_database())
-            and l.mode = 'ShareLock' and l.granted and l.pid <> pg_backend_pid()
-    loop
+    return not exists (select from fencepost.blocking(_lock, _token) b where b.pid = _pid)
+        or pg_terminate_backend(_pid, 1000);
+exception when insufficient_privilege then
+    return false;
+end $$;
+
+-- Ends those sessions, by the rights of the caller or else of the owner, and says of each whether it has ended.
+create or replace function fencepost.evict(_lock text, _token bigint)
+returns table (pid int, ended boolean, mark bigint, holder text)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    for pid, mark, holder in select b.pid, b.mark, b.holder from fencepost.blocking(_lock, _token) b loop
         begin
-            ended := pg_terminate_backend(pid, 1000);
+            -- While another one was being ended, it may have come to its end and begun something else.
+            ended := not exists (select from fencepost.blocking(_lock, _token) b where b.pid = evict.pid)
+                or pg_terminate_backend(pid, 1000);
         exception when insufficient_privilege then
-            ended := false;
+            ended := fencepost.evict_for_caller(_lock, _token, pid);
         end;
         return next;
     end loop;
 end $$;
 
+-- What a session shows for a lock, `[token, holder]`: the stamp of fencepost.check() in this transaction, or else that of the
+-- session; null where it is none. For the function below alone.
+create or replace function fencepost.shown(_lock text, _key text) returns jsonb
+language plpgsql as $$
+declare
+    stamp jsonb;
+begin
+    stamp := coalesce(
+        nullif(current_setting('fencepost.checked', true), '')::jsonb -> _lock,
+        nullif(current_setting('fencepost.stamps', true), '')::jsonb -> _key
+    );
+    return case when (stamp ->> 0)::bigint > 0 and stamp ->> 1 is not null then stamp end;
+exception when others then
+    return null;
+end $$;
+
 -- The trigger of guarded tables: a write needs the stamp that is the mark. Arguments: the lock, its name in
--- `fencepost.stamps`, and the fence's id. The stamp is that of fencepost.check() in this transaction, or else of the session.
--- The table's owner can write without one by `set fencepost.bypass = 'reason'`, which the server's log then tells.
+-- `fencepost.stamps`, and the fence's id. The table's owner can write without one by `set fencepost.bypass = 'reason'`, which
+-- the server's log then tells. Every guarded statement pays for this function: what `run` has written is only looked for as
+-- text, and read as JSON where it is not found.
 create or replace function fencepost.require() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
+    reason text := current_setting('fencepost.bypass', true);
+    stamps text := current_setting('fencepost.stamps', true);
+    mark_token bigint;
+    mark_holder text;
     stamp jsonb;
-    shown_token bigint;
-    shown_holder text;
-    reason text := nullif(current_setting('fencepost.bypass', true), '');
+    nothing text;
 begin
-    if reason is not null then
+    if reason <> '' then
         if not pg_has_role(session_user, (select relowner from pg_class where oid = tg_relid), 'member') then
             raise exception 'fencepost: only the owner of %.% can pass by its guard', tg_table_schema, tg_table_name
                 using errcode = 'insufficient_privilege', schema = tg_table_schema, table = tg_table_name;
@@ -168,23 +213,28 @@ begin
             session_user, tg_table_schema, tg_table_name, tg_argv[0], reason;
         return null;
     end if;
-    begin
-        stamp := coalesce(
-            nullif(current_setting('fencepost.checked', true), '')::jsonb -> tg_argv[0],
-            nullif(current_setting('fencepost.stamps', true), '')::jsonb -> tg_argv[1]
-        );
-        shown_token := (stamp ->> 0)::bigint;
-        shown_holder := stamp ->> 1;
-    exception when others then
-        shown_token := null;
-    end;
-    if shown_token is null or shown_token < 1 or shown_holder is null then
+    -- Who shows nothing at all is refused at once, and locks nothing.
+    if stamps <> '' or current_setting('fencepost.checked', true) <> '' then
+        -- As an assignment it costs less than as a statement of its own.
+        nothing := pg_advisory_xact_lock_shared(1717923429, tg_argv[2]::int);
+        select f.token, f.holder into mark_token, mark_holder
+        from fencepost.fence f where f.lock = tg_argv[0] for share;
+        if mark_token > 0
+            and strpos(stamps, '"' || tg_argv[1] || '":[' || mark_token || ',"' || mark_holder || '"]') > 0 then
+            return null;
+        end if;
+        stamp := fencepost.shown(tg_argv[0], tg_argv[1]);
+        if (stamp ->> 0)::bigint = mark_token and stamp ->> 1 = mark_holder then
+            return null;
+        end if;
+    end if;
+    if stamp is null then
         raise exception 'fencepost: no stamp for lock "%" in this session: a write to %.% needs one',
             tg_argv[0], tg_table_schema, tg_table_name
             using errcode = 'FP001', schema = tg_table_schema, table = tg_table_name,
             hint = 'Run the program by `fencepost run --fence`, or call fencepost.check(lock, token, holder) in the transaction.';
     end if;
-    perform fencepost.hold(tg_argv[0], tg_argv[2]::int, shown_token, shown_holder);
+    perform fencepost.refuse(tg_argv[0], (stamp ->> 0)::bigint, stamp ->> 1);
     return null;
 end $$;
 
@@ -242,7 +292,7 @@ begin
     end loop;
 end $$;
 
--- What weakens the fence of a lock: a guard that does not fire always, or that a member of the family lacks.
+-- What weakens the fence of a lock: a guard that does not fire always, or that a member of the family lacks, all or in part.
 create or replace function fencepost.findings(_lock text) returns setof text language sql stable as $$
     with fence as (
         select 'fencepost_guard_' || fencepost.fence_id(_lock) as called
@@ -257,7 +307,8 @@ create or replace function fencepost.findings(_lock text) returns setof text lan
             else 'does not fire always: a session that replays changes is not checked' end)
         from guards where tgenabled <> 'A'
     union
-    select pg_catalog.format('%s has no guard, and belongs to %s, which has one', child, parent)
+    select case when child = parent then pg_catalog.format('the guard of %s lacks a part: some writes are not checked', child)
+            else pg_catalog.format('%s has no guard, or a part of one, and belongs to %s, which has one', child, parent) end
         from (
             select g.member as parent, fencepost.family(g.member) as child from guards g
         ) as families, fence f

@@ -247,7 +247,7 @@ fn identifier(text: &str) -> String {
 
 async fn has_schema(connection: &Connection) -> Result<bool> {
     let sql = "select pg_catalog.to_regclass('fencepost.installation') is not null";
-    let rows = connection.client().query_typed(sql, &[]).await.map_err(|error| failure(&error))?;
+    let rows = connection.client().query_typed(sql, &[]).await.map_err(|error| missing_rights(&error))?;
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 

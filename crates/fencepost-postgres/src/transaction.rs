@@ -76,12 +76,14 @@ impl FencedTransaction<'_> {
     ///
     /// # Errors
     /// `Lost` when the lease was lost meanwhile; the transaction is rolled back then. Any other kind when the server did not
-    /// commit it, or, `Unavailable`, when that is not known.
+    /// commit it, also because a statement in it had failed, or, `Unavailable`, when that is not known.
     pub async fn commit(self) -> Result<()> {
-        if let Err(lost) = self.lease.check() {
+        // The server answers a commit after a failed statement by a rollback, and the client library takes it for a commit.
+        let is_whole = self.transaction.batch_execute("select").await.map_err(|error| failure(&error));
+        if let Err(error) = self.lease.check().and(is_whole) {
             // A server that is not heard of rolls it back when it learns that the client is gone.
             drop(self.transaction.rollback().await);
-            return Err(lost);
+            return Err(error);
         }
         self.transaction.commit().await.map_err(|error| failure(&error))
     }

@@ -50,20 +50,20 @@ fn answer_as_json_has_every_key_also_when_it_is_a_refusal() {
     };
     assert_eq!(
         answer(&["check", &url, "a/b", "5"], 79),
-        json!({"lock": "a/b", "token": 5, "holder": "", "fence": "file", "outcome": "stale", "mark": null})
+        json!({"lock": "a/b", "token": 5, "holder": "", "fence": "file", "outcome": "stale", "mark": null, "findings": []})
     );
     let mark = json!({"token": 5, "holder": "me"});
     assert_eq!(
         answer(&["seal", &url, "a/b", "5", "--holder", "me"], 0),
-        json!({"lock": "a/b", "token": 5, "holder": "me", "fence": "file", "outcome": "sealed", "mark": mark})
+        json!({"lock": "a/b", "token": 5, "holder": "me", "fence": "file", "outcome": "sealed", "mark": mark, "findings": []})
     );
     assert_eq!(
         answer(&["check", &url, "a/b", "5", "--holder", "me"], 0),
-        json!({"lock": "a/b", "token": 5, "holder": "me", "fence": "file", "outcome": "accepted", "mark": mark})
+        json!({"lock": "a/b", "token": 5, "holder": "me", "fence": "file", "outcome": "accepted", "mark": mark, "findings": []})
     );
     assert_eq!(
         answer(&["seal", &url, "a/b", "4"], 79),
-        json!({"lock": "a/b", "token": 4, "holder": "", "fence": "file", "outcome": "stale", "mark": mark})
+        json!({"lock": "a/b", "token": 4, "holder": "", "fence": "file", "outcome": "stale", "mark": mark, "findings": []})
     );
 }
 

@@ -4,6 +4,7 @@
 mod exits;
 mod faults;
 mod fence;
+mod fenced;
 mod files;
 mod look;
 mod postgres;

@@ -68,7 +68,10 @@ impl Endpoint {
             hosts,
             database: settings.text("dbname").unwrap_or(&user).to_owned(),
             user,
-            startup_options: settings.text("options").map(str::to_owned),
+            startup_options: settings
+                .text("options")
+                .map(without_stamps)
+                .filter(|options| !options.is_empty()),
             connect_timeout: connect_timeout(url, &settings)?,
             target: target(url, &settings)?,
             password: settings.text("password").map(Password::new),
@@ -92,6 +95,14 @@ impl Endpoint {
         };
         file.answer(&question)
     }
+}
+
+/// Options without the stamps of a run around this process. They are for the programs that write; and where nothing else is
+/// left, a pooler that takes no options can be used.
+fn without_stamps(options: &str) -> String {
+    let Some((before, stamps)) = options.split_once(STAMPS) else { return options.to_owned() };
+    let after = stamps.split_once(char::is_whitespace).map_or("", |(_, after)| after);
+    format!("{before}{after}").trim_end().to_owned()
 }
 
 fn connect_timeout(url: &BackendUrl, settings: &Settings) -> Result<Option<Duration>> {
@@ -129,6 +140,9 @@ const TARGETS: &[(&str, Target)] =
 
 /// libpq waits no less, since it rounds to seconds.
 const SHORTEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How `run` begins what it adds to the options of others; no white space is in it.
+const STAMPS: &str = "-c fencepost.stamps=";
 
 #[cfg(test)]
 mod tests;

@@ -206,6 +206,19 @@ fn password_file_answers_for_each_host() {
 }
 
 #[test]
+fn stamps_of_a_run_are_left_to_the_programs_that_write() {
+    for (written, expected) in [
+        ("-c x=1", Some("-c x=1")),
+        (r#"-c fencepost.stamps={"a":[7,"b"]}"#, None),
+        (r#"-c x=1 -c fencepost.stamps={"a":[7,"b"]}"#, Some("-c x=1")),
+        (r#"-c x=1 -c fencepost.stamps={"a":[7,"b"]} -c y=a\ b"#, Some(r"-c x=1 -c y=a\ b")),
+    ] {
+        let machine = Machine::new(&[("PGOPTIONS", written)]);
+        assert_eq!(machine.read("postgres://h").unwrap().startup_options.as_deref(), expected, "{written}");
+    }
+}
+
+#[test]
 fn tls_is_read() {
     let machine = Machine::new(&[("PGCHANNELBINDING", "require"), ("PGOPTIONS", "-c x=1")]);
     let endpoint = machine.read("postgres://h").unwrap();
