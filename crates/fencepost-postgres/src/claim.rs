@@ -13,7 +13,7 @@ use crate::server::Server;
 use crate::session::Session;
 
 /// How long a holder that has lost its session asks why before it is told.
-const ASK_WHY_MOST: Duration = Duration::from_millis(300);
+const ASK_WHY_MOST: Duration = Duration::from_millis(800);
 
 /// How long a claim that was dropped may take to be given back before its session is closed.
 const GIVE_BACK_MOST: Duration = Duration::from_secs(2);

@@ -17,7 +17,7 @@ use crate::session::{Session, lock};
 use crate::settings::Terms;
 
 /// How many sessions are kept for the next acquisition, and how long.
-const IDLE_MOST: usize = 16;
+const IDLE_MOST: usize = 8;
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
 /// What the backend and its claims share.

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencepost_core::{Clock, ErrorKind, Moment, Result, until};
-use futures_util::future::{join, join3, try_join_all};
+use futures_util::future::{join, join3, join4, try_join_all};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Host, Options};
-use crate::failure::{failure, unavailable, unexpected};
+use crate::failure::{failure, is, unavailable, unexpected};
 use crate::pooler;
 use crate::schema::{self, missing_rights};
 use crate::settings::{self, Terms};
@@ -130,10 +131,14 @@ impl Session {
         };
         // All is sent at once.
         let forgetting = client.batch_execute(FORGET_OLD_WAITERS);
-        let (ready_at, forgotten, statements) = join3(asking, forgetting, Statements::prepare(client)).await;
-        forgotten.map_err(|error| missing_rights(&error))?;
+        let wait_most =
+            format!("set lock_timeout = {}", terms.lock_timeout(facts.deadlock_timeout).as_millis());
+        let limiting = client.batch_execute(&wait_most);
+        let (ready_at, forgotten, statements, limited) =
+            join4(asking, forgetting, Statements::prepare(client), limiting).await;
+        forgotten.and(limited).map_err(|error| missing_rights(&error))?;
         let (ready_at, statements) = (ready_at?, statements?);
-        let session = Self {
+        Ok(Self {
             statements,
             pid: facts.pid,
             ready_at,
@@ -144,11 +149,7 @@ impl Session {
             is_limited: AtomicBool::new(false),
             is_registered: AtomicBool::new(false),
             connection,
-        };
-        if terms.lock_timeout(facts.deadlock_timeout) < terms.lock_timeout(Duration::MAX) {
-            session.set(terms).await?;
-        }
-        Ok(session)
+        })
     }
 
     /// Has the session work by other terms, if it does not yet.
@@ -264,8 +265,14 @@ impl Session {
     async fn ask(&self, statement: &Statement, request: &Request) -> Result<Answer> {
         let warned = self.connection.warnings();
         let Request { id, name, who, rest_ms } = request;
-        let row = self.client().query_one(statement, &[id, name, who, rest_ms]).await;
-        let row = row.map_err(|error| missing_rights(&error))?;
+        let row = match self.client().query_one(statement, &[id, name, who, rest_ms]).await {
+            // The commit of whoever was granted it before takes a while, and keeps its row.
+            Err(error) if is(&error, &SqlState::LOCK_NOT_AVAILABLE) => {
+                let gone = self.client().query(&self.statements.let_go, &[id]).await;
+                return gone.map(|_| Answer::Busy).map_err(|error| failure(&error));
+            }
+            row => row.map_err(|error| missing_rights(&error))?,
+        };
         // A standby that was to have the token may not have it: the wait for it was cut short.
         if self.connection.warnings() != warned {
             return Err(unavailable("the server warned when it committed the token"));

@@ -120,6 +120,8 @@ fn revocation_that_was_denied_is_no_reason_for_a_later_loss() {
     let held = take(&lock(&at(&server, CARELESS), "a").ttl(LONG));
     let ann = as_role(&server, "ann", CARELESS);
     assert_kind(&block_on(ann.revoke("a", held.token(), "it is mine")).unwrap_err(), ErrorKind::Denied);
+    let noted = format!("select count(*) from fencepost.revocation where token = {}", held.token());
+    assert_eq!(server.query(&noted), "0");
     server.terminate(holding_pid(&server));
     assert_eq!(loss(&held).0.loss_reason(), Some(LossReason::SessionEnded));
 }

@@ -177,6 +177,25 @@ fn killed_waiter_leaves_the_queue_and_killed_holder_leaves_the_lock_within_a_sec
     assert_nothing_is_left(&server);
 }
 
+/// It may be whoever was granted the lock before, on a slow disk.
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn waiter_outlasts_somebody_who_keeps_the_row_of_the_lock() {
+    let server = PostgresServer::start();
+    let ann = at(&server, CARELESS);
+    release(take(&lock(&ann, "a")));
+    let mut keeper = session(&server);
+    told(&mut keeper, "begin");
+    told(&mut keeper, "select from fencepost.lock for update");
+    let waiting = ask(&lock(&ann, "a"));
+    // Longer than a server that cannot be reached is tried.
+    pass(Duration::from_secs(7));
+    assert!(!waiting.is_over() && sessions(&server) == 1, "it waits, in the session that it had");
+    told(&mut keeper, "commit");
+    release(waiting.lease().0);
+    assert_nothing_is_left(&server);
+}
+
 /// What ends a waiter that is stopped must not end a holder that may be.
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
