@@ -80,11 +80,13 @@ impl Watch {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps until something is ready, for `most` at most, and wakes who waits for it.
-    pub(crate) fn sleep(&self, most: Option<Duration>) -> Slept {
+    /// Sleeps until something is ready, for `most` at most, and wakes who waits for it, after a call of `awake`.
+    pub(crate) fn sleep(&self, most: Option<Duration>, awake: impl FnOnce()) -> Slept {
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         let mut events = Vec::with_capacity(EVENTS);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref()) {
+        let slept = epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref());
+        awake();
+        match slept {
             Err(Errno::INTR) => return Slept::Interrupted,
             outcome => debug_assert!(outcome.is_ok(), "epoll waits on descriptors of its own: {outcome:?}"),
         }
