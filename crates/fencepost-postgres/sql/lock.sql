@@ -144,12 +144,15 @@ declare
     drawn bigint;
     micros bigint;
 begin
-    begin
-        perform pg_catalog.pg_advisory_lock(1717923428, _id);
-    exception when lock_not_available then
-        perform fencepost.let_go(_id);
-        return null;
-    end;
+    -- Who need not wait need not have an error to catch either.
+    if not pg_catalog.pg_try_advisory_lock(1717923428, _id) then
+        begin
+            perform pg_catalog.pg_advisory_lock(1717923428, _id);
+        exception when lock_not_available then
+            perform fencepost.let_go(_id);
+            return null;
+        end;
+    end if;
     micros := (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint;
     update fencepost.lock l set
         token = greatest(l.token + 1, micros),

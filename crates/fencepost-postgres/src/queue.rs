@@ -247,11 +247,13 @@ impl<'a> Attempt<'a> {
         self.under_way = Some(UnderWay { session: Arc::clone(session), id });
         let sent = self.clock().now();
         let answered_by = sent.after(REPLY_MOST);
-        let answer = if tries == 0 {
+        // Where there is time, the first request waits as well: in a queue each would be two otherwise.
+        let is_long = self.request.wait != Wait::No && give_up_at.is_none_or(|at| at >= answered_by);
+        let answer = if tries == 0 && !is_long {
             until(self.clock(), Some(answered_by), Box::pin(session.try_acquire(&asked))).await
         } else {
             // Who waits for longer than one statement does is told to onlookers.
-            let waits = (tries > 1).then(|| self.waits(sent));
+            let waits = (tries > 1 || (tries == 1 && is_long)).then(|| self.waits(sent));
             let asking = Box::pin(session.wait_acquire(&asked, waits.as_ref()));
             let end = give_up_at.map_or(answered_by, |at| at.min(answered_by));
             until(self.clock(), Some(end), asking).await
