@@ -29,8 +29,10 @@ const REPLY_MOST: Duration = Duration::from_secs(2);
 /// How long a request that was given up may take to end.
 const LET_GO_MOST: Duration = Duration::from_secs(2);
 
-/// How old a grant may be without a sign of life that makes its lease a whole one.
+/// How old a grant may be without a sign of life that makes its lease a whole one: this, or this part of the lease. A sign of
+/// life is one more request while the others wait, and the lease is valid without it.
 const FRESH_FOR: Duration = Duration::from_millis(20);
+const FRESH_PART: u32 = 32;
 
 /// How long, and how often, somebody who does not wait waits all the same for a session that is about to end: longer together
 /// than the server takes to notice a client that is gone.
@@ -292,7 +294,7 @@ impl<'a> Attempt<'a> {
     /// From when on the lease is counted: where the grant took a while, from a sign of life after it.
     async fn confirm(&mut self, session: &Arc<Session>, id: i32, sent: Moment) -> Result<Moment> {
         let now = self.clock().now();
-        if now.since(sent) <= FRESH_FOR {
+        if now.since(sent) <= FRESH_FOR.max(self.request.ttl / FRESH_PART) {
             return Ok(sent);
         }
         match until(self.clock(), Some(now.after(REPLY_MOST)), Box::pin(session.holds(id))).await {
