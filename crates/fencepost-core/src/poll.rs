@@ -196,7 +196,9 @@ impl Executor {
         let rested = self.state.compare_exchange(WORKS, SLEEPS, Ordering::SeqCst, Ordering::SeqCst);
         // The clock may have been shifted while the process was stopped: the alarm is then set anew.
         // What wakes up by what was slept on is not told to look again: that would ring the bell of the next sleep.
-        let awake = || drop(self.state.swap(WORKS, Ordering::SeqCst));
+        let awake = || {
+            self.state.swap(WORKS, Ordering::SeqCst);
+        };
         if rested.is_ok() && !is_awaited() && watch.sleep(most, awake) != Slept::Woken {
             tasks.alarm = None;
         }
