@@ -9,8 +9,10 @@
     reason = "a program that measures prints what it has measured"
 )]
 
+mod contest;
 mod floor;
 mod measure;
+mod postgres;
 mod redis;
 mod redlock;
 
@@ -27,6 +29,15 @@ const MEASURES: &[(&str, Measure)] = &[
     ("redis-hand-over", redis::hand_over),
     ("redlock-pair", redlock::pair),
     ("redlock-hand-over", redlock::hand_over),
+    ("postgres-pair", postgres::pair),
+    ("postgres-pair-durable", postgres::durable_pair),
+    ("postgres-distinct", postgres::distinct),
+    ("postgres-hand-over-8", postgres::hand_over::<8>),
+    ("postgres-hand-over-64", postgres::hand_over::<64>),
+    ("postgres-tasks-8", postgres::hand_over_in_a_process::<8>),
+    ("postgres-tasks-64", postgres::hand_over_in_a_process::<64>),
+    ("postgres-guard", postgres::guard::transaction),
+    ("postgres-guard-adds", postgres::guard::added),
 ];
 
 fn main() -> ExitCode {

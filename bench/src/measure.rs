@@ -12,13 +12,32 @@ const ROUNDS: usize = 9;
 /// What one measure has come to.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figure {
-    name: &'static str,
+    name: String,
     unit: &'static str,
     /// What the floor did, and what fencepost did: the median of the rounds.
     floor: f64,
     ours: f64,
     /// Ours to the floor's: the least, the median and the greatest of the rounds.
     ratio: [f64; 3],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fairness: Option<Fairness>,
+}
+
+/// How fairly several were granted one lock, by the floor and by fencepost: the median of the rounds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Fairness {
+    /// Jain's index of the grants: one where all have as many, and one by their number where one has all.
+    pub(crate) jain: [f64; 2],
+    /// The longest that anybody waited for a grant.
+    pub(crate) longest_wait_ms: [f64; 2],
+}
+
+impl Figure {
+    /// The same, with how fair it was.
+    pub(crate) fn with(mut self, fairness: Fairness) -> Self {
+        self.fairness = Some(fairness);
+        self
+    }
 }
 
 impl fmt::Display for Figure {
@@ -28,13 +47,18 @@ impl fmt::Display for Figure {
             f,
             "{:<46} {:>9.1} {:<4} floor {:>9.1}   ratio {median:.2} ({least:.2} to {greatest:.2})",
             self.name, self.ours, self.unit, self.floor
-        )
+        )?;
+        if let Some(Fairness { jain: [floor, ours], longest_wait_ms: [floor_ms, ours_ms] }) = &self.fairness {
+            let of_floor = format!("floor {floor:.3}, {floor_ms:.1} ms");
+            write!(f, "\n{:<46} Jain {ours:.3}, longest wait {ours_ms:.1} ms   {of_floor}", "")?;
+        }
+        Ok(())
     }
 }
 
 /// Has the floor and fencepost work in turns. Both give a number in the same unit.
 pub(crate) fn in_turns(
-    name: &'static str,
+    name: impl Into<String>,
     unit: &'static str,
     mut floor: impl FnMut() -> f64,
     mut ours: impl FnMut() -> f64,
@@ -45,11 +69,12 @@ pub(crate) fn in_turns(
     let rounds: Vec<(f64, f64)> = (0..ROUNDS).map(|_| (floor(), ours())).collect();
     let ratios = sorted(rounds.iter().map(|(floor, ours)| ours / floor));
     Figure {
-        name,
+        name: name.into(),
         unit,
         floor: sorted(rounds.iter().map(|(floor, _)| *floor))[ROUNDS / 2],
         ours: sorted(rounds.iter().map(|(_, ours)| *ours))[ROUNDS / 2],
         ratio: [ratios[0], ratios[ROUNDS / 2], ratios[ROUNDS - 1]],
+        fairness: None,
     }
 }
 
@@ -59,15 +84,22 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let values = sorted(values);
+    values[values.len() / 2]
+}
+
+/// How many microseconds `operation` takes.
+pub(crate) fn micros(operation: impl FnOnce()) -> f64 {
+    let clock = Clock::system();
+    let began = clock.now();
+    operation();
+    clock.now().since(began).as_secs_f64() * 1e6
+}
+
 /// The median of the times in microseconds that `operation` takes.
 pub(crate) fn median_micros(times: usize, mut operation: impl FnMut()) -> f64 {
-    let clock = Clock::system();
-    let all = (0..times).map(|_| {
-        let began = clock.now();
-        operation();
-        clock.now().since(began).as_secs_f64() * 1e6
-    });
-    sorted(all)[times / 2]
+    median((0..times).map(|_| micros(&mut operation)))
 }
 
 /// The same for an operation that is awaited.
@@ -79,7 +111,7 @@ pub(crate) async fn median_micros_of<F: Future<Output = ()>>(times: usize, opera
         operation().await;
         all.push(clock.now().since(began).as_secs_f64() * 1e6);
     }
-    sorted(all.into_iter())[times / 2]
+    median(all.into_iter())
 }
 
 /// How often a second something was done that took `time` for `times`.

@@ -183,17 +183,23 @@ impl Executor {
         // A swap, so that what was written before a ring is seen after it.
         self.state.swap(WORKS, Ordering::SeqCst);
         self.run_ready(&mut tasks.running, &Waker::from(Arc::clone(self)));
-        self.timers.fire(Clock::system().now());
+        let now = Clock::system().now();
+        self.timers.fire(now);
         let next = self.timers.next();
-        // One that goes off in vain does less harm than one that is missing, so it is never taken back.
-        if let Some(at) = next.filter(|_| tasks.alarm != next) {
+        // One that goes off in vain does less harm than one that is missing, and costs less than to set it anew each time, so it
+        // is never taken back and never put off.
+        if let Some(at) = next.filter(|next| tasks.alarm.is_none_or(|alarm| *next < alarm || alarm <= now)) {
             watch.set_alarm(at);
-            tasks.alarm = next;
+            tasks.alarm = Some(at);
         }
         // What has rung since the store above has something to do that was perhaps not seen.
         let rested = self.state.compare_exchange(WORKS, SLEEPS, Ordering::SeqCst, Ordering::SeqCst);
         // The clock may have been shifted while the process was stopped: the alarm is then set anew.
-        if rested.is_ok() && !is_awaited() && watch.sleep(most) != Slept::Woken {
+        // What wakes up by what was slept on is not told to look again: that would ring the bell of the next sleep.
+        let awake = || {
+            self.state.swap(WORKS, Ordering::SeqCst);
+        };
+        if rested.is_ok() && !is_awaited() && watch.sleep(most, awake) != Slept::Woken {
             tasks.alarm = None;
         }
         self.state.swap(WORKS, Ordering::SeqCst);

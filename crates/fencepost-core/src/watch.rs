@@ -48,6 +48,9 @@ struct Listeners {
     writer: Mutex<Option<Waker>>,
     /// Whether the peer sends nothing any more.
     has_ended: AtomicBool,
+    /// How often there was something new to read, and how often when a read last left nothing.
+    news: AtomicU64,
+    read_to: AtomicU64,
 }
 
 /// The numbers of the bell and the alarm, which nobody listens to: they only end the sleep.
@@ -80,11 +83,13 @@ impl Watch {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps until something is ready, for `most` at most, and wakes who waits for it.
-    pub(crate) fn sleep(&self, most: Option<Duration>) -> Slept {
+    /// Sleeps until something is ready, for `most` at most, and wakes who waits for it, after a call of `awake`.
+    pub(crate) fn sleep(&self, most: Option<Duration>, awake: impl FnOnce()) -> Slept {
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         let mut events = Vec::with_capacity(EVENTS);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref()) {
+        let slept = epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref());
+        awake();
+        match slept {
             Err(Errno::INTR) => return Slept::Interrupted,
             outcome => debug_assert!(outcome.is_ok(), "epoll waits on descriptors of its own: {outcome:?}"),
         }
@@ -106,11 +111,19 @@ impl Listeners {
             self.has_ended.store(true, Ordering::Release);
         }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP | ended) {
+            self.news.fetch_add(1, Ordering::AcqRel);
             wake(&self.reader);
         }
         if flags.intersects(EventFlags::OUT | ended) {
             wake(&self.writer);
         }
+    }
+}
+
+fn listen(listener: &Mutex<Option<Waker>>, context: &Context<'_>) {
+    match &mut *lock(listener) {
+        Some(waker) => waker.clone_from(context.waker()),
+        listener => *listener = Some(context.waker().clone()),
     }
 }
 
@@ -140,7 +153,8 @@ impl<T: AsFd> Watched<T> {
         let watch = clock.executor().watch().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, "watch a descriptor", "virtual time has no descriptors")
         })?;
-        let listeners = Arc::new(Listeners::default());
+        // A descriptor may have something to read from the beginning.
+        let listeners = Arc::new(Listeners { news: AtomicU64::new(1), ..Listeners::default() });
         let id = watch.next_id.fetch_add(1, Ordering::Relaxed);
         lock(&watch.listeners).insert(id, Arc::clone(&listeners));
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
@@ -172,6 +186,29 @@ impl<T: AsFd> Watched<T> {
         self.poll(&self.listeners.reader, context, read)
     }
 
+    /// Reads into `buffer` by `read`; where that would block, `context` is woken when it is worth another try. A stream that did
+    /// not fill the buffer is not read again before there is news, since that would only find nothing.
+    pub fn poll_fill(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+        mut read: impl FnMut(&T, &mut [u8]) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let Listeners { reader, news, read_to, .. } = &*self.listeners;
+        listen(reader, context);
+        // Before the read: what comes in the midst of it is news for the next one.
+        let seen = news.load(Ordering::Acquire);
+        if seen == read_to.load(Ordering::Acquire) && !self.has_ended() {
+            return Poll::Pending;
+        }
+        let outcome = self.poll(reader, context, |io| read(io, buffer));
+        let is_filled = matches!(outcome, Poll::Ready(Ok(length)) if length == buffer.len());
+        if !is_filled {
+            read_to.store(seen, Ordering::Release);
+        }
+        outcome
+    }
+
     /// Writes by `write`; where that would block, `context` is woken when it is worth another try.
     pub fn poll_write<R>(
         &self,
@@ -188,10 +225,7 @@ impl<T: AsFd> Watched<T> {
         mut operation: impl FnMut(&T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         // Before the try: an edge between the try and this would never be heard.
-        match &mut *lock(listener) {
-            Some(waker) => waker.clone_from(context.waker()),
-            listener => *listener = Some(context.waker().clone()),
-        }
+        listen(listener, context);
         loop {
             match operation(&self.io) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

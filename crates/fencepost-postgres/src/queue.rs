@@ -29,8 +29,10 @@ const REPLY_MOST: Duration = Duration::from_secs(2);
 /// How long a request that was given up may take to end.
 const LET_GO_MOST: Duration = Duration::from_secs(2);
 
-/// How old a grant may be without a sign of life that makes its lease a whole one.
+/// How old a grant may be without a sign of life that makes its lease a whole one: this, or this part of the lease. A sign of
+/// life is one more request while the others wait, and the lease is valid without it.
 const FRESH_FOR: Duration = Duration::from_millis(20);
+const FRESH_PART: u32 = 32;
 
 /// How long, and how often, somebody who does not wait waits all the same for a session that is about to end: longer together
 /// than the server takes to notice a client that is gone.
@@ -262,11 +264,13 @@ impl<'a> Attempt<'a> {
         self.under_way = Some(UnderWay { session: Arc::clone(session), id });
         let sent = self.clock().now();
         let answered_by = sent.after(REPLY_MOST);
-        let answer = if tries == 0 {
+        // Where there is time, the first request waits as well: in a queue each would be two otherwise.
+        let is_long = self.request.wait != Wait::No && give_up_at.is_none_or(|at| at >= answered_by);
+        let answer = if tries == 0 && !is_long {
             until(self.clock(), Some(answered_by), Box::pin(session.try_acquire(&asked))).await
         } else {
             // Who waits for longer than one statement does is told to onlookers.
-            let waits = (tries > 1).then(|| self.waits(sent));
+            let waits = (tries > 1 || (tries == 1 && is_long)).then(|| self.waits(sent));
             let asking = Box::pin(session.wait_acquire(&asked, waits.as_ref()));
             let end = give_up_at.map_or(answered_by, |at| at.min(answered_by));
             until(self.clock(), Some(end), asking).await
@@ -305,7 +309,7 @@ impl<'a> Attempt<'a> {
     /// From when on the lease is counted: where the grant took a while, from a sign of life after it.
     async fn confirm(&mut self, session: &Arc<Session>, id: i32, sent: Moment) -> Result<Moment> {
         let now = self.clock().now();
-        if now.since(sent) <= FRESH_FOR {
+        if now.since(sent) <= FRESH_FOR.max(self.request.ttl / FRESH_PART) {
             return Ok(sent);
         }
         match until(self.clock(), Some(now.after(REPLY_MOST)), Box::pin(session.holds(id))).await {

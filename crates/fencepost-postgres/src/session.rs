@@ -152,12 +152,13 @@ impl Session {
         })
     }
 
-    /// Has the session work by other terms, if it does not yet.
+    /// Has the session work by other terms, if it does not yet. One that is limited since it has waited stays so until the first
+    /// renewal, whoever holds a lock on it then.
     ///
     /// # Cancel safety
     /// After a dropped call it is not known which it works by; the session is not to be used again then.
     pub(crate) async fn adopt(&self, terms: Terms) -> Result<()> {
-        if *lock(&self.terms) == terms && !self.is_limited.load(Ordering::Relaxed) {
+        if *lock(&self.terms) == terms {
             return Ok(());
         }
         self.set(terms).await

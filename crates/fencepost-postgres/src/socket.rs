@@ -73,7 +73,7 @@ impl Socket {
     }
 
     fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_read(context, |socket| Ok(rustix::io::read(socket, &mut *buffer)?))
+        self.0.poll_fill(context, buffer, |socket, buffer| Ok(rustix::io::read(socket, buffer)?))
     }
 }
 
