@@ -24,10 +24,13 @@ create unlogged table if not exists fencepost.incarnation (
 create table if not exists fencepost.lock (
     id int generated always as identity primary key,
     name text collate "C" not null unique,
+    -- The last token; a lift raises it.
     token bigint not null default 0,
-    -- `pid token granted_at ttl_ms holder label` of the grant that the token belongs to, and of the one before it.
+    -- Of the last grant: its token, the server's process, since when in microseconds, and `ttl_ms holder label`.
+    held bigint,
+    pid int,
+    since bigint,
     who text,
-    was text,
     rest_until timestamptz
 ) with (fillfactor = 10);
 
@@ -112,49 +115,32 @@ create or replace function fencepost.let_go(_id int) returns void language sql a
     select pg_catalog.pg_advisory_unlock(class, _id) from held
 $$;
 
--- Takes the lock if it is free and nobody stands in its door. The token; null if it is taken; -1 if the row is not that
--- lock's; -2 if it rests. `_who` is ` ttl_ms holder label`. Atomic: the row is written under both locks, and the token is told after the commit.
-create or replace function fencepost.try_acquire(_id int, _name text, _who text, _rest_ms bigint) returns bigint
-language plpgsql as $$
+-- Takes the lock if it is free and nobody stands in its door; where `_waits` says so, waits for it, at most twice the session's
+-- lock_timeout. The token; below -2 the token of a grant that was waited for, as -2 - token; null if it is taken, or that time is
+-- over; -1 if the row is not that lock's; -2 if it rests. `_who` is `ttl_ms holder label`.
+--
+-- Who waits writes its token in the door, while the holder still works; nobody sees it before the commit, which comes with the
+-- grant. Order of tokens = order of the door = order of grants. Atomic: the row is written under both locks, or before the
+-- second one in the same transaction, and the token is told after the commit.
+--
+-- A session that waits may be idle for `_waiting_idle` only, since its client may be stopped, and would be granted the lock; one
+-- that need not wait for `_holding_idle`, where that is to be changed.
+create or replace function fencepost.acquire(
+    _id int, _name text, _who text, _rest_ms bigint, _waits boolean, _waiting_idle text, _holding_idle text
+) returns bigint language plpgsql as $$
 declare
     drawn bigint;
     micros bigint;
+    has_waited boolean := false;
     is_done boolean;
+    idle text;
 begin
     if not pg_catalog.pg_try_advisory_lock(1717923428, _id) then
-        return null;
-    end if;
-    if pg_catalog.pg_try_advisory_lock(1717923427, _id) then
-        micros := (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint;
-        update fencepost.lock l set
-            token = greatest(l.token + 1, micros),
-            was = l.who,
-            who = pg_catalog.concat(pg_catalog.pg_backend_pid(), ' ', greatest(l.token + 1, micros), ' ', micros, _who),
-            rest_until = case when _rest_ms > 0
-                then pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond' end
-        where l.id = _id and l.name = _name and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
-        returning l.token into drawn;
-        if drawn is null then
-            drawn := case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
-            is_done := pg_catalog.pg_advisory_unlock(1717923427, _id);
+        if not _waits then
+            return null;
         end if;
-    end if;
-    is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
-    return drawn;
-end $$;
-
--- Waits for the lock, at most twice the session's lock_timeout. Answers as try_acquire; null when that time is over.
--- The one who stands in the door writes its token while the holder still works; nobody sees it before the commit, which
--- comes with the grant. Order of tokens = order of the door = order of grants.
-create or replace function fencepost.wait_acquire(_id int, _name text, _who text, _rest_ms bigint) returns bigint
-language plpgsql as $$
-declare
-    drawn bigint;
-    micros bigint;
-    is_done boolean;
-begin
-    -- Who need not wait need not have an error to catch either.
-    if not pg_catalog.pg_try_advisory_lock(1717923428, _id) then
+        has_waited := true;
+        idle := pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
         begin
             perform pg_catalog.pg_advisory_lock(1717923428, _id);
         exception when lock_not_available then
@@ -163,34 +149,56 @@ begin
         end;
     end if;
     micros := (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint;
-    update fencepost.lock l set
-        token = greatest(l.token + 1, micros),
-        was = l.who,
-        who = pg_catalog.concat(pg_catalog.pg_backend_pid(), ' ', greatest(l.token + 1, micros), ' ', micros, _who),
-        rest_until = null
-    where l.id = _id and l.name = _name and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
-    returning l.token into drawn;
-    if drawn is null then
-        drawn := case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
+    if pg_catalog.pg_try_advisory_lock(1717923427, _id) then
+        update fencepost.lock l set
+            token = greatest(l.token + 1, micros), held = greatest(l.token + 1, micros),
+            pid = pg_catalog.pg_backend_pid(), since = micros, who = _who,
+            rest_until = case when _rest_ms > 0
+                then pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond' end
+        where l.id = _id and l.name = _name and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
+        returning l.token into drawn;
+        if drawn is null then
+            is_done := pg_catalog.pg_advisory_unlock(1717923427, _id);
+        end if;
+    elsif not _waits then
         is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
-        return drawn;
-    end if;
-    if not pg_catalog.pg_try_advisory_lock(1717923427, _id) then
+        return null;
+    else
+        if not has_waited then
+            has_waited := true;
+            idle := pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
+        end if;
+        -- Where the lock does not come, the row is as it was before: it tells of who has the lock.
         begin
-            perform pg_catalog.pg_advisory_lock(1717923427, _id);
+            update fencepost.lock l set
+                token = greatest(l.token + 1, micros), held = greatest(l.token + 1, micros),
+                pid = pg_catalog.pg_backend_pid(), since = micros, who = _who, rest_until = null
+            where l.id = _id and l.name = _name
+                and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
+            returning l.token into drawn;
+            if drawn is not null then
+                perform pg_catalog.pg_advisory_lock(1717923427, _id);
+            end if;
         exception when lock_not_available then
-            -- The token is never used; who holds the lock is told as before.
-            update fencepost.lock l set who = l.was where l.id = _id;
             perform fencepost.let_go(_id);
             return null;
         end;
-    end if;
-    if _rest_ms > 0 then
-        update fencepost.lock l
-        set rest_until = pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond'
-        where l.id = _id;
+        if _rest_ms > 0 and drawn is not null then
+            update fencepost.lock l
+            set rest_until = pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond'
+            where l.id = _id;
+        end if;
     end if;
     is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
+    if drawn is null then
+        return case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
+    end if;
+    if has_waited then
+        return -2 - drawn;
+    end if;
+    if _holding_idle is not null then
+        idle := pg_catalog.set_config('idle_session_timeout', _holding_idle, false);
+    end if;
     return drawn;
 end $$;
 
@@ -231,9 +239,8 @@ create or replace function fencepost.holder_of(_id int, _token bigint, _holder t
     where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
         and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
         and k.classid = 1717923427 and k.objid = _id
-        and pg_catalog.split_part(l.who, ' ', 1) = k.pid::text
-        and pg_catalog.split_part(l.who, ' ', 2) = _token::text
-        and (_holder is null or pg_catalog.split_part(l.who, ' ', 5) = _holder)
+        and l.pid = k.pid and l.held = _token
+        and (_holder is null or pg_catalog.split_part(l.who, ' ', 2) = _holder)
 $$;
 
 -- Whether the lock has had its holder for a while. One that is not settled may be a session whose client is gone and that has
@@ -244,8 +251,7 @@ create or replace function fencepost.is_settled(_id int) returns boolean languag
         where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
             and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
             and k.classid = 1717923427 and k.objid = _id
-            and pg_catalog.split_part(l.who, ' ', 1) = k.pid::text
-            and pg_catalog.split_part(l.who, ' ', 3)::bigint / 1e6
-                < pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) - 0.1
+            and l.pid = k.pid
+            and l.since / 1e6 < pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) - 0.1
     )
 $$;

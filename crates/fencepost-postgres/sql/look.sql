@@ -1,9 +1,9 @@
--- What is seen of the locks $1 (names), or of all whose names begin with $2 where $1 is null: id, name, `who` of the last
--- grant, how long it rests in ms, and, a row for each session that holds or waits, its process, whether it has the lock,
+-- What is seen of the locks $1 (names), or of all whose names begin with $2 where $1 is null: id, name, token, process,
+-- beginning and `who` of the last grant, how long it rests in ms, and, a row for each session that holds or waits, its process, whether it has the lock,
 -- since when it waits, how long it has been idle in ms, and what it said of itself if it has waited for a while.
 -- It changes nothing. The row and the lock table are not read at one instant: whoever asks compares their processes.
 with wanted as materialized (
-    select id, name, who, greatest(0, ceil(extract(epoch from rest_until - pg_catalog.clock_timestamp()) * 1000))::bigint as rests
+    select id, name, held, pid, since, who, greatest(0, ceil(extract(epoch from rest_until - pg_catalog.clock_timestamp()) * 1000))::bigint as rests
     from fencepost.lock
     where case when $1::text[] is null then pg_catalog.starts_with(name, $2) else name = any ($1) end
 ), sessions as materialized (
@@ -12,8 +12,8 @@ with wanted as materialized (
     where k.locktype = 'advisory' and k.objsubid = 2 and k.classid in (1717923427, 1717923428)
         and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
 )
-select w.name, w.who, w.rests, s.pid, s.holds,
-    (extract(epoch from coalesce(a.since, s.waitstart)) * 1000000)::bigint as since,
+select w.name, w.held, w.pid as last_pid, w.since as held_since, w.who, w.rests, s.pid, s.holds,
+    (extract(epoch from coalesce(a.since, s.waitstart)) * 1000000)::bigint as waits_since,
     greatest(0, extract(epoch from pg_catalog.clock_timestamp() - p.state_change) * 1000)::bigint as idle_ms,
     a.holder, a.label
 from wanted w

@@ -61,13 +61,14 @@ struct Grant {
 }
 
 impl Grant {
-    fn read(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(6, ' ');
+    fn read(row: &Row) -> Option<Self> {
+        let unsigned = |name| row.get::<_, Option<i64>>(name).and_then(|number| u64::try_from(number).ok());
+        let mut parts = row.get::<_, Option<&str>>("who")?.splitn(3, ' ');
         let mut next = || parts.next();
         Some(Self {
-            pid: next()?.parse().ok()?,
-            token: next()?.parse().ok(),
-            since_micros: next()?.parse().ok(),
+            pid: row.get::<_, Option<i32>>("last_pid")?,
+            token: unsigned("held").and_then(|token| token.try_into().ok()),
+            since_micros: unsigned("held_since"),
             ttl: Duration::from_millis(next()?.parse().ok()?),
             holder: next()?.parse().ok(),
             label: next()?.to_owned(),
@@ -78,16 +79,16 @@ impl Grant {
 fn read(rows: &[Row]) -> Vec<Seen> {
     let mut all: BTreeMap<LockName, Seen> = BTreeMap::new();
     for row in rows {
-        let Ok(name) = row.get::<_, &str>(0).parse::<LockName>() else { continue };
+        let Ok(name) = row.get::<_, &str>("name").parse::<LockName>() else { continue };
         let seen = all.entry(name).or_insert_with_key(|name| Seen {
             name: name.clone(),
-            last: row.get::<_, Option<&str>>(1).and_then(Grant::read),
-            rests: millis(row.get(2)).unwrap_or_default(),
+            last: Grant::read(row),
+            rests: millis(row.get("rests")).unwrap_or_default(),
             holding: None,
             waiters: Vec::new(),
         });
-        match (row.get::<_, Option<i32>>(3), row.get::<_, Option<bool>>(4)) {
-            (Some(pid), Some(true)) => seen.holding = Some((pid, millis(row.get(6)))),
+        match (row.get::<_, Option<i32>>("pid"), row.get::<_, Option<bool>>("holds")) {
+            (Some(pid), Some(true)) => seen.holding = Some((pid, millis(row.get("idle_ms")))),
             (Some(_), _) => seen.waiters.push(waiter(row)),
             (None, _) => {}
         }
@@ -97,9 +98,9 @@ fn read(rows: &[Row]) -> Vec<Seen> {
 
 fn waiter(row: &Row) -> Waiter {
     Waiter {
-        holder: row.get::<_, Option<&str>>(7).and_then(|holder| holder.parse().ok()),
-        label: row.get(8),
-        since_micros: row.get::<_, Option<i64>>(5).and_then(|since| u64::try_from(since).ok()),
+        holder: row.get::<_, Option<&str>>("holder").and_then(|holder| holder.parse().ok()),
+        label: row.get("label"),
+        since_micros: row.get::<_, Option<i64>>("waits_since").and_then(|since| u64::try_from(since).ok()),
     }
 }
 

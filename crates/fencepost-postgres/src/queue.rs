@@ -98,7 +98,7 @@ impl<'a> Attempt<'a> {
             server,
             request,
             began: server.clock().now(),
-            who: format!(" {ttl} {holder} {label}"),
+            who: format!("{ttl} {holder} {label}"),
             standing: None,
             has_told: false,
             was_reached: false,
@@ -266,15 +266,12 @@ impl<'a> Attempt<'a> {
         let answered_by = sent.after(REPLY_MOST);
         // Where there is time, the first request waits as well: in a queue each would be two otherwise.
         let is_long = self.request.wait != Wait::No && give_up_at.is_none_or(|at| at >= answered_by);
-        let answer = if tries == 0 && !is_long {
-            until(self.clock(), Some(answered_by), Box::pin(session.try_acquire(&asked))).await
-        } else {
-            // Who waits for longer than one statement does is told to onlookers.
-            let waits = (tries > 1 || (tries == 1 && is_long)).then(|| self.waits(sent));
-            let asking = Box::pin(session.wait_acquire(&asked, waits.as_ref()));
-            let end = give_up_at.map_or(answered_by, |at| at.min(answered_by));
-            until(self.clock(), Some(end), asking).await
-        };
+        let waits = tries > 0 || is_long;
+        // Who waits for longer than one statement does is told to onlookers.
+        let told = (tries > 1 || (tries == 1 && is_long)).then(|| self.waits(sent));
+        let end = give_up_at.filter(|_| waits).map_or(answered_by, |at| at.min(answered_by));
+        let asking = Box::pin(session.acquire(&asked, waits, told.as_ref()));
+        let answer = until(self.clock(), Some(end), asking).await;
         match answer {
             Some(Ok(answer)) => {
                 if !matches!(answer, Answer::Granted(_)) {

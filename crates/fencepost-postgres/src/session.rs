@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencepost_core::{Clock, ErrorKind, Moment, Result, until};
-use futures_util::future::{join, join3, join4, try_join_all};
+use futures_util::future::{join, join4, try_join_all};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
@@ -48,8 +48,7 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct Statements {
     lock_id: Statement,
-    try_acquire: Statement,
-    wait_acquire: Statement,
+    acquire: Statement,
     release: Statement,
     let_go: Statement,
     held_by: Statement,
@@ -70,7 +69,7 @@ pub(crate) enum Answer {
 pub(crate) struct Request {
     pub(crate) id: i32,
     pub(crate) name: String,
-    /// ` ttl_ms holder label`.
+    /// `ttl_ms holder label`.
     pub(crate) who: String,
     pub(crate) rest_ms: i64,
 }
@@ -152,8 +151,7 @@ impl Session {
         })
     }
 
-    /// Has the session work by other terms, if it does not yet. One that is limited since it has waited stays so until the first
-    /// renewal, whoever holds a lock on it then.
+    /// Has the session work by other terms, if it does not yet.
     ///
     /// # Cancel safety
     /// After a dropped call it is not known which it works by; the session is not to be used again then.
@@ -237,36 +235,32 @@ impl Session {
         row.map(|row| row.get(0)).map_err(|error| missing_rights(&error))
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free, or waits for it, for less than a second.
     ///
     /// # Cancel safety
-    /// A dropped call may have taken it; see [`let_go`](Self::let_go).
-    pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Answer> {
-        self.ask(&self.statements.try_acquire, request).await
-    }
-
-    /// Waits for the lock, for less than a second.
-    ///
-    /// # Cancel safety
-    /// A dropped call goes on; see [`let_go`](Self::let_go).
-    pub(crate) async fn wait_acquire(&self, request: &Request, label: Option<&Waits>) -> Result<Answer> {
-        let idle_most = lock(&self.terms).idle_most(true);
-        let limiting = async {
-            if self.is_limited.swap(true, Ordering::Relaxed) {
-                return Ok(());
-            }
-            self.limit_idleness(idle_most).await
-        };
-        let asking = self.ask(&self.statements.wait_acquire, request);
+    /// A dropped call goes on, and may take it; see [`let_go`](Self::let_go).
+    pub(crate) async fn acquire(
+        &self,
+        request: &Request,
+        waits: bool,
+        told: Option<&Waits>,
+    ) -> Result<Answer> {
+        let registering = async { if waits { self.register(told).await } else { Ok(()) } };
         // All is sent at once, and carried out in this order.
-        let (limited, registered, answer) = join3(limiting, self.register(label), asking).await;
-        limited.and(registered).and(answer)
+        let (registered, answer) = join(registering, self.ask(request, waits)).await;
+        registered.and(answer)
     }
 
-    async fn ask(&self, statement: &Statement, request: &Request) -> Result<Answer> {
+    async fn ask(&self, request: &Request, waits: bool) -> Result<Answer> {
         let warned = self.connection.warnings();
+        let terms = *lock(&self.terms);
+        let idle = |waits| terms.idle_most(waits).as_millis().to_string();
+        let (waiting, holding) = (idle(true), self.is_limited.load(Ordering::Relaxed).then(|| idle(false)));
+        // Until it has answered otherwise.
+        self.is_limited.fetch_or(waits, Ordering::Relaxed);
         let Request { id, name, who, rest_ms } = request;
-        let row = match self.client().query_one(statement, &[id, name, who, rest_ms]).await {
+        let asked: &[&(dyn ToSql + Sync)] = &[id, name, who, rest_ms, &waits, &waiting, &holding];
+        let row = match self.client().query_one(&self.statements.acquire, asked).await {
             // The commit of whoever was granted it before takes a while, and keeps its row.
             Err(error) if is(&error, &SqlState::LOCK_NOT_AVAILABLE) => {
                 let gone = self.client().query(&self.statements.let_go, &[id]).await;
@@ -282,7 +276,11 @@ impl Session {
             None => Ok(Answer::Busy),
             Some(-1) => Ok(Answer::UnknownRow),
             Some(-2) => Ok(Answer::Rests),
-            Some(token) if token > 0 => Ok(Answer::Granted(token)),
+            Some(waited) if waited < 0 => Ok(Answer::Granted(-2 - waited)),
+            Some(token) if token > 0 => {
+                self.is_limited.store(false, Ordering::Relaxed);
+                Ok(Answer::Granted(token))
+            }
             Some(other) => Err(unexpected(format!("it granted the token {other}"))),
         }
     }
@@ -374,12 +372,12 @@ const FORGET_OLD_WAITERS: &str = "delete from fencepost.waiter w where pid = pg_
 
 impl Statements {
     async fn prepare(client: &Client) -> Result<Self> {
-        let request = &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT8][..];
+        let request =
+            &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT8, Type::BOOL, Type::TEXT, Type::TEXT][..];
         let id = &[Type::INT4][..];
         let prepared = try_join_all([
             client.prepare_typed("select fencepost.lock_id($1)", &[Type::TEXT]),
-            client.prepare_typed("select fencepost.try_acquire($1, $2, $3, $4)", request),
-            client.prepare_typed("select fencepost.wait_acquire($1, $2, $3, $4)", request),
+            client.prepare_typed("select fencepost.acquire($1, $2, $3, $4, $5, $6, $7)", request),
             client.prepare_typed("select pg_catalog.pg_advisory_unlock(1717923427, $1)", id),
             client.prepare_typed("select fencepost.let_go($1)", id),
             client.prepare_typed("select fencepost.held_by($1)", id),
@@ -389,10 +387,10 @@ impl Statements {
             ),
         ]);
         let prepared = prepared.await.map_err(|error| missing_rights(&error))?;
-        let [lock_id, try_acquire, wait_acquire, release, let_go, held_by, limit] = prepared
+        let [lock_id, acquire, release, let_go, held_by, limit] = prepared
             .try_into()
             .map_err(|_| unexpected("it prepared other statements than it was asked for"))?;
-        Ok(Self { lock_id, try_acquire, wait_acquire, release, let_go, held_by, limit })
+        Ok(Self { lock_id, acquire, release, let_go, held_by, limit })
     }
 }
 
