@@ -1,17 +1,19 @@
-//! Tells the tests whether the server that they need is installed; in continuous integration it has to be.
+//! Tells the tests whether the programs that they need are installed; in continuous integration they have to be.
 
 use std::path::PathBuf;
 
 fn main() {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut files = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
-    let found = files.find(|file| file.is_file());
-    println!("cargo::rustc-check-cfg=cfg(redis_server)");
-    if found.is_some() || std::env::var("CI").is_ok_and(|value| value == "true") {
-        println!("cargo::rustc-cfg=redis_server");
+    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    for (name, program) in [("redis_server", "redis-server"), ("sqlite_shell", "sqlite3")] {
+        let found = folders.iter().map(|folder| folder.join(program)).find(|file| file.is_file());
+        println!("cargo::rustc-check-cfg=cfg({name})");
+        if found.is_some() || std::env::var("CI").is_ok_and(|value| value == "true") {
+            println!("cargo::rustc-cfg={name}");
+        }
+        // A file that is not there is looked for at each build.
+        println!("cargo::rerun-if-changed={}", found.unwrap_or_else(|| PathBuf::from(program)).display());
     }
     println!("cargo::rerun-if-env-changed=CI");
     println!("cargo::rerun-if-env-changed=PATH");
-    // A file that is not there is looked for at each build.
-    println!("cargo::rerun-if-changed={}", found.unwrap_or_else(|| PathBuf::from("redis-server")).display());
 }
