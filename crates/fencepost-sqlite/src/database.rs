@@ -96,8 +96,8 @@ impl Database {
         })
     }
 
-    /// Why there is no file that could be opened.
-    fn missing(&self, how: OpenFlags) -> Result<()> {
+    /// Says why, where there is no file that could be opened.
+    fn expect_file(&self, how: OpenFlags) -> Result<()> {
         let error = match std::fs::metadata(&self.path) {
             Ok(metadata) if metadata.is_file() => return Ok(()),
             Ok(_) => return Err(self.error(ErrorKind::InvalidArgument, "is not a file")),
@@ -130,7 +130,7 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn open(database: &'a Database, how: OpenFlags, is_wanted: &'a dyn Fn() -> bool) -> Result<Self> {
-        database.missing(how)?;
+        database.expect_file(how)?;
         let path = database.path();
         let flags = how | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(path, flags);
