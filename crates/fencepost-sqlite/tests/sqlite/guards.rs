@@ -44,6 +44,23 @@ fn write_under_the_mark_is_accepted() {
     assert_eq!(connection.stamps_left(), 0);
 }
 
+/// The shell does not trust a schema by default, and some programs let triggers fire triggers.
+#[test]
+fn settings_of_a_connection_change_nothing() {
+    for setting in
+        ["trusted_schema = OFF", "recursive_triggers = ON", "defer_foreign_keys = ON", "cell_size_check = ON"]
+    {
+        let ledger = Ledger::guarded();
+        let connection = ledger.connect();
+        connection.execute_batch(&format!("PRAGMA {setting}")).unwrap();
+        assert!(refusal(&connection, WRITE).starts_with("fencepost FP001"), "{setting}");
+        assert!(refusal(&connection, &under(6, WRITE)).starts_with("fencepost FP002"), "{setting}");
+        assert!(refusal(&connection, &show(7)).contains("constraint failed"), "{setting}");
+        connection.execute_batch(&under(7, "REPLACE INTO account VALUES (1, 5)")).unwrap();
+        assert_eq!((ledger.total(), ledger.stamps_left()), (5, 0), "{setting}");
+    }
+}
+
 #[test]
 fn write_under_any_other_stamp_is_refused() {
     let ledger = Ledger::guarded();
@@ -118,7 +135,8 @@ fn table_of_two_locks_needs_the_stamps_of_both() {
     let ledger = Ledger::guarded();
     ledger.guard("account", "Ledger");
     let connection = ledger.connect();
-    assert!(refusal(&connection, &under(7, WRITE)).contains("for lock \"Ledger\""));
+    let said = refusal(&connection, &under(7, WRITE));
+    assert!(said.starts_with("fencepost FP001: no stamp for lock \"Ledger\""), "{said}");
     connection.execute_batch("INSERT INTO fencepost_fence VALUES ('Ledger', 3, '')").unwrap();
     let other = "INSERT INTO fencepost_stamp (lock, token, holder) VALUES ('Ledger', '3', '');";
     connection.execute_batch(&under(7, &format!("{other} {WRITE}"))).unwrap();
