@@ -78,9 +78,10 @@ fn write_at_random(file: &std::path::Path, holder: &str) {
     connection.busy_timeout(std::time::Duration::from_mins(1)).unwrap();
     connection.pragma_update(None, "synchronous", "OFF").unwrap();
     let mut accepted = 0;
-    for round in 0..ROUNDS {
-        // They rise all the time, so that there is always one that is close.
-        let token = 1 + round * 100 + Clock::system().random() % 500;
+    for _ in 0..ROUNDS {
+        // Around the mark of the moment, so that neither process is only ever late.
+        let mark = block_on(fence.mark(&stamp(1).lock)).unwrap().map_or(0, |mark| mark.token.get());
+        let token = (mark + Clock::system().random() % 20).saturating_sub(9).max(1);
         let shown = Stamp { holder: StampHolder::new(holder).unwrap(), ..stamp(token) };
         if let Err(error) = block_on(fence.seal(&shown)) {
             assert_eq!(error.kind(), ErrorKind::Stale, "{error:?}");
@@ -133,8 +134,6 @@ fn accepted_tokens_of_two_processes_never_fall() {
             assert!(worker.ends_well(), "{mode}");
         }
         assert_eq!(out_of_order(&ledger), [], "{mode}");
-        let mark = block_on(ledger.fence().mark(&stamp(1).lock)).unwrap().unwrap();
-        assert!(mark.token.get() > (ROUNDS - 1) * 100, "{mode}");
     }
 }
 
