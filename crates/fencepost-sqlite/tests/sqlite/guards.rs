@@ -200,6 +200,15 @@ fn what_is_no_table_of_the_user_is_not_guarded() {
 }
 
 #[test]
+fn installation_that_fails_leaves_nothing() {
+    let ledger = Ledger::new();
+    block_on(ledger.fence().install(Some(("nothing", &name("ledger"))))).unwrap_err();
+    let sql = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'fencepost%'";
+    let left: i64 = ledger.connect().query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
 fn dry_run_prints_what_is_done() {
     let (ledger, by_hand) = (Ledger::new(), Ledger::new());
     ledger.guard("account", "ledger");
