@@ -1,13 +1,13 @@
-//! Tells the tests whether the servers that they need are installed; in continuous integration they have to be.
+//! Tells the tests whether the programs that they need are installed; in continuous integration they have to be.
 
 use std::path::{Path, PathBuf};
 
 fn main() {
-    for (server, program) in SERVERS {
+    for (name, program) in PROGRAMS {
         let found = folders().map(|folder| folder.join(program)).find(|file| file.is_file());
-        println!("cargo::rustc-check-cfg=cfg({server})");
+        println!("cargo::rustc-check-cfg=cfg({name})");
         if found.is_some() || std::env::var("CI").is_ok_and(|value| value == "true") {
-            println!("cargo::rustc-cfg={server}");
+            println!("cargo::rustc-cfg={name}");
         }
         // A file that is not there is looked for at each build.
         println!("cargo::rerun-if-changed={}", found.unwrap_or_else(|| PathBuf::from(program)).display());
@@ -25,5 +25,9 @@ fn folders() -> impl Iterator<Item = PathBuf> {
     on_path.into_iter().chain([Path::new("/usr/sbin").to_owned()]).chain(of_versions)
 }
 
-const SERVERS: [(&str, &str); 3] =
-    [("redis_server", "redis-server"), ("postgres_server", "postgres"), ("pgbouncer_server", "pgbouncer")];
+const PROGRAMS: [(&str, &str); 4] = [
+    ("redis_server", "redis-server"),
+    ("postgres_server", "postgres"),
+    ("pgbouncer_server", "pgbouncer"),
+    ("sqlite_shell", "sqlite3"),
+];

@@ -38,6 +38,15 @@ pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Res
             }
             fence.install(guarded).await
         }
+        #[cfg(feature = "sqlite")]
+        ("sqlite", table) => {
+            let fence = crate::sqlite::SqliteFence::from_url(url)?;
+            let guarded = table.as_deref().zip(installation.lock.as_ref());
+            if installation.dry_run {
+                return Ok(vec![fence.installation(guarded).await?]);
+            }
+            fence.install(guarded).await
+        }
         _ => Err(missing(url, "fence")),
     }
 }
@@ -63,6 +72,14 @@ pub async fn uninstall_fence(url: &BackendUrl, installation: &Installation) -> R
             let fence = postgres(url)?;
             if installation.dry_run {
                 return Ok(vec![fence.uninstallation(table.as_deref())]);
+            }
+            fence.uninstall(table.as_deref()).await
+        }
+        #[cfg(feature = "sqlite")]
+        ("sqlite", table) => {
+            let fence = crate::sqlite::SqliteFence::from_url(url)?;
+            if installation.dry_run {
+                return Ok(vec![fence.uninstallation(table.as_deref()).await?]);
             }
             fence.uninstall(table.as_deref()).await
         }

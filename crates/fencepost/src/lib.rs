@@ -20,6 +20,10 @@ pub use fencepost_redis as redis;
 #[cfg(feature = "postgres")]
 pub use fencepost_postgres as postgres;
 
+/// Fences in a SQLite database.
+#[cfg(feature = "sqlite")]
+pub use fencepost_sqlite as sqlite;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors
@@ -85,6 +89,8 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
         "file" => Ok(Arc::new(file::FileFence::from_url(url)?)),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Arc::new(postgres::PostgresFence::from_url(url, Clock::system())?)),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(sqlite::SqliteFence::from_url(url)?)),
         _ => Err(missing(url, "fence")),
     }
 }

@@ -57,7 +57,7 @@ const FROM_RUN: &str = "Under `fencepost run`, LOCK, TOKEN and --holder are thos
 /// What is shown to a fence.
 #[derive(Args, Debug)]
 pub(crate) struct Stamped {
-    /// The fence: file:/directory, postgres://user@host/database
+    /// The fence: file:/directory, postgres://user@host/database, sqlite:/file
     #[arg(value_name = "URL")]
     url: String,
     /// The lock [env: FENCEPOST_LOCK]
@@ -74,7 +74,7 @@ pub(crate) struct Stamped {
 
 #[derive(Args, Debug)]
 pub(crate) struct FenceShow {
-    /// The fence: file:/directory, postgres://user@host/database
+    /// The fence: file:/directory, postgres://user@host/database, sqlite:/file
     #[arg(value_name = "URL")]
     url: String,
     /// The lock [default: every lock that has a mark]
@@ -84,7 +84,7 @@ pub(crate) struct FenceShow {
 
 #[derive(Args, Debug)]
 pub(crate) struct FenceForget {
-    /// The fence: file:/directory, postgres://user@host/database
+    /// The fence: file:/directory, postgres://user@host/database, sqlite:/file
     #[arg(value_name = "URL")]
     url: String,
     /// The lock
@@ -97,7 +97,7 @@ pub(crate) struct FenceForget {
 
 #[derive(Args, Debug)]
 pub(crate) struct FenceInstall {
-    /// The fence: file:/directory, postgres://user@host/database
+    /// The fence: file:/directory, postgres://user@host/database, sqlite:/file
     #[arg(value_name = "URL")]
     url: String,
     /// Refuse writes to this table without a valid token, where the fence is a database

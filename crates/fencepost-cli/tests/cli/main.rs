@@ -12,5 +12,6 @@ mod pty;
 mod redis;
 mod run;
 mod signals;
+mod sqlite;
 mod support;
 mod terminal;

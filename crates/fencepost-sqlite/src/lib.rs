@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `fence`: the trait
+//! - `database`: the file, and work on it on a thread of its own, with a bound
+//! - `schema`, `guards`: the tables in `sql/`, and the triggers of guarded tables
+//! - `transaction`: a transaction of the caller's own connection
+//! - `failure`: what SQLite's errors mean
+
+mod database;
+mod failure;
+mod fence;
+mod guards;
+mod schema;
+mod transaction;
+
+pub use fence::SqliteFence;
+pub use transaction::FencedTransaction;
