@@ -12,7 +12,7 @@ pub use install::{Installation, install_fence, uninstall_fence};
 #[cfg(feature = "file")]
 pub use fencepost_file as file;
 
-/// Locks on one Redis, and on several independent ones by Redlock.
+/// Locks and fences on one Redis, and locks on several independent ones by Redlock.
 #[cfg(feature = "redis")]
 pub use fencepost_redis as redis;
 
@@ -83,6 +83,8 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
     match url.kind() {
         #[cfg(feature = "file")]
         "file" => Ok(Arc::new(file::FileFence::from_url(url)?)),
+        #[cfg(feature = "redis")]
+        "redis" | "redlock" => Ok(Arc::new(redis::RedisFence::from_url(url, Clock::system())?)),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Arc::new(postgres::PostgresFence::from_url(url, Clock::system())?)),
         _ => Err(missing(url, "fence")),
