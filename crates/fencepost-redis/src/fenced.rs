@@ -21,7 +21,10 @@ pub struct FencedScript {
 
 impl fmt::Debug for FencedScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedScript").field("fence", &self.fence).field("hash", &self.hash).finish_non_exhaustive()
+        f.debug_struct("FencedScript")
+            .field("fence", &self.fence)
+            .field("hash", &self.hash)
+            .finish_non_exhaustive()
     }
 }
 
