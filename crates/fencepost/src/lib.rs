@@ -2,7 +2,7 @@
 
 mod install;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use fencepost_core::*;
@@ -88,6 +88,26 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Arc::new(postgres::PostgresFence::from_url(url, Clock::system())?)),
         _ => Err(missing(url, "fence")),
+    }
+}
+
+/// Makes a copy of `path` the current result of the stamp's lock, in the directory that a URL names as a fence. Gives the name that
+/// leads to it.
+///
+/// # Cancel safety
+/// A dropped call has published the result or not.
+///
+/// # Errors
+/// [`ErrorKind::Stale`] when the stamp is not the sealed one; [`ErrorKind::Unsupported`] for every other kind of fence.
+pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<PathBuf> {
+    match url.kind() {
+        #[cfg(feature = "file")]
+        "file" => file::FileFence::from_url(url)?.publish(stamp, path).await,
+        _ => {
+            let what = format!("{url} is no directory, and results are published in one");
+            Err(Error::new(ErrorKind::Unsupported, "publish the result", what)
+                .hint("name a directory, such as file:/srv/exports"))
+        }
     }
 }
 
