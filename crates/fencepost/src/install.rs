@@ -97,7 +97,7 @@ fn redis(url: &BackendUrl) -> Result<crate::redis::RedisFence> {
 }
 
 fn without_tables(url: &BackendUrl) -> Error {
-    url.wrong("only a fence in a database has tables").hint("leave --table out")
+    url.wrong("this kind of fence has no tables").hint("leave --table out")
 }
 
 /// Makes the directory of a fence.

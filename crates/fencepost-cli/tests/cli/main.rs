@@ -7,6 +7,7 @@ mod fence;
 mod files;
 mod look;
 mod pty;
+mod publish;
 mod redis;
 mod run;
 mod signals;
