@@ -1,5 +1,6 @@
 //! Publishing a result behind a fence in a directory, by way of the library. Crashes and races of processes are tested with the
 //! command.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
