@@ -302,6 +302,21 @@ fn what_cannot_be_published_says_why() {
     assert_eq!(home.read("sink/demo"), "good");
 }
 
+/// Root may write and remove everything, and so would not notice.
+#[test]
+fn read_only_folders_are_published_and_removed_by_a_plain_user() {
+    let (home, url) = fenced();
+    make_folder(&home.path("work"), 1);
+    home.shell("chmod 755 .; chmod -R a+rX work; chmod 555 work work/sub").exits(0);
+    for token in ["1", "2", "3", "4"] {
+        let Some(sealed) = home.as_nobody(&["fence", "seal", &url, "demo", token]) else { return };
+        sealed.exits(0);
+        home.as_nobody(&["fence", "publish", &url, "demo", "work", "--token", token]).unwrap().exits(0);
+    }
+    assert_eq!(token_in(&home.path("sink/demo")), Some(1));
+    assert_eq!(fs::read_dir(home.path("sink/.results/demo")).unwrap().count(), 2);
+}
+
 #[test]
 fn full_disk_leaves_the_current_result() {
     let (home, url) = fenced();
