@@ -113,23 +113,21 @@ fn publisher_that_is_killed_at_any_instant_leaves_a_whole_result() {
         assert!(seal(&fence, token));
         home.start(["fence", "publish", &url, "demo", "--token", &token.to_string(), "work"])
     };
-    let clock = Clock::system();
-    let begun = clock.now();
     publish(1).ends().exits(0);
-    let usual = u64::try_from(clock.now().since(begun).as_micros()).unwrap();
-    let mut current = 1;
+    // Where the kill comes too late or too early too often, the next ones come sooner or later.
+    let (mut current, mut kept, mut within) = (1, 0, 20_000);
     for token in 2..=501 {
         let run = publish(token);
-        sleep(Duration::from_micros(dice.below(usual * 5 / 4)));
+        sleep(Duration::from_micros(dice.below(within)));
         let has_ended = run.kill().success();
         let found = token_in(&home.path("sink/demo"));
-        assert!(
-            found == Some(token) || (found == Some(current) && !has_ended),
-            "{found:?} after {current}, {token}"
-        );
+        let is_allowed = found == Some(token) || (found == Some(current) && !has_ended);
+        assert!(is_allowed, "{found:?} after {current}, while {token} was published");
+        kept += u32::from(found == Some(current));
+        within = if has_ended { within * 19 / 20 } else { within * 21 / 20 }.max(1_000);
         current = found.unwrap();
     }
-    assert!((2..501).contains(&current), "no instant was hit that matters");
+    assert!((50..450).contains(&kept), "of 500 kills {kept} came before the result was current");
     publish(600).ends().exits(0);
     assert_eq!(token_in(&home.path("sink/demo")), Some(600));
     for (folder, left) in [(".staging", 0), (".results", 2)] {
