@@ -176,8 +176,10 @@ fn racing_publishers_never_go_back_and_readers_never_see_half() {
     std::thread::scope(|scope| {
         let readers = [scope.spawn(read), scope.spawn(read)];
         let publishers: Vec<_> = (0..4).map(|publisher| scope.spawn(move || publish(publisher))).collect();
-        let published: u32 = publishers.into_iter().map(|publisher| publisher.join().unwrap()).sum();
+        let ended: Vec<_> = publishers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        // Also when one of them has failed.
         is_over.store(true, Ordering::Relaxed);
+        let published: u32 = ended.into_iter().map(|published| published.unwrap()).sum();
         assert!(published > 5, "{published} results were published");
         assert!(readers.map(|reader| reader.join().unwrap()).iter().all(|reads| *reads > 20));
     });
