@@ -63,7 +63,7 @@ impl FileFence {
         self.0.path().join(format!("{}.mark", lock.canonical()))
     }
 
-    fn read(&self, lock: &LockName) -> Result<Option<Mark>> {
+    pub(crate) fn read(&self, lock: &LockName) -> Result<Option<Mark>> {
         Ok(self.line(&self.path(lock))?.map(|(_, mark)| mark))
     }
 
@@ -108,7 +108,7 @@ impl FileFence {
 
     /// Changes the mark of `lock` while nobody else does. The file that this is agreed upon with stays for ever: who
     /// removed it would let two in.
-    async fn alone<T>(&self, lock: &LockName, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) async fn alone<T>(&self, lock: &LockName, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let path = self.0.path().join(format!("{}.fence", lock.canonical()));
         let (agreed, clock) = (self.0.open(&path)?, Clock::system());
         let limit = clock.now().after(CHANGE_MOST);

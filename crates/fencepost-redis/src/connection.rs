@@ -136,10 +136,22 @@ impl Connection {
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<Reply, Broken> {
-        match self.evaluate("EVALSHA", script.hash(), keys, arguments).await? {
+        let words: Vec<&[u8]> = keys.iter().chain(arguments).map(|word| word.as_bytes()).collect();
+        self.run_text(script.text, script.hash(), keys.len(), &words).await
+    }
+
+    /// Runs a script with this text and hash. The keys are the first of its words.
+    pub(crate) async fn run_text(
+        &self,
+        text: &str,
+        hash: &str,
+        keys: usize,
+        words: &[&[u8]],
+    ) -> Result<Reply, Broken> {
+        match self.evaluate("EVALSHA", hash, keys, words).await? {
             // The cache of scripts is empty after a restart, a failover and SCRIPT FLUSH.
             Reply::Refused(what) if what.starts_with("NOSCRIPT") => {
-                self.evaluate("EVAL", script.text, keys, arguments).await
+                self.evaluate("EVAL", text, keys, words).await
             }
             reply => Ok(reply),
         }
@@ -147,14 +159,14 @@ impl Connection {
 
     /// Runs a script that is sent in full: it is carried out even if no reply comes back.
     pub(crate) fn run_in_full(&self, script: &'static Script, keys: &[&str], arguments: &[&str]) -> Call {
-        self.evaluate("EVAL", script.text, keys, arguments)
+        let words: Vec<&[u8]> = keys.iter().chain(arguments).map(|word| word.as_bytes()).collect();
+        self.evaluate("EVAL", script.text, keys.len(), &words)
     }
 
-    fn evaluate(&self, how: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Call {
-        let count = keys.len().to_string();
-        let mut words: Vec<&[u8]> = vec![how.as_bytes(), script.as_bytes(), count.as_bytes()];
-        words.extend(keys.iter().chain(arguments).map(|word| word.as_bytes()));
-        self.call(&words)
+    fn evaluate(&self, how: &str, script: &str, keys: usize, words: &[&[u8]]) -> Call {
+        let count = keys.to_string();
+        let head = [how.as_bytes(), script.as_bytes(), count.as_bytes()];
+        self.call(&head.iter().chain(words).copied().collect::<Vec<_>>())
     }
 
     /// Whether `other` is this connection.

@@ -73,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) replicas: u32,
     /// Whether the server is one node of a quorum.
     pub(crate) is_node: bool,
+    /// Whether the server is a fence, and so no incarnation of it matters.
+    pub(crate) is_fence: bool,
 }
 
 /// The longest ttl unless `max_ttl` says otherwise.
@@ -98,7 +100,13 @@ impl Options {
             Some(text) => text.parse().map_err(|_| url.wrong(format!("replicas={text:?} is no number")))?,
         };
         let is_node = url.kind() == "redlock";
-        Ok(Self { max_ttl, has_quarantine: url.switch("quarantine", true)?, replicas, is_node })
+        Ok(Self {
+            max_ttl,
+            has_quarantine: url.switch("quarantine", true)?,
+            replicas,
+            is_node,
+            is_fence: false,
+        })
     }
 }
 

@@ -48,5 +48,18 @@ impl Keys {
     }
 }
 
+/// The key of the mark of a lock, where this Redis is a fence.
+pub(crate) fn mark(name: &LockName) -> String {
+    format!("fencepost:{{{}}}:f", name.canonical())
+}
+
+/// The spelling of the lock's name in the key of a mark.
+pub(crate) fn spelled_in_mark(key: &str) -> Option<&str> {
+    key.strip_prefix("fencepost:{")?.strip_suffix("}:f")
+}
+
+/// Matches the marks of all locks.
+pub(crate) const ALL_MARKS: &str = "fencepost:{*}:f";
+
 /// Matches the records of all locks.
 pub(crate) const ALL_LOCKS: &str = "fencepost:{*}:l";

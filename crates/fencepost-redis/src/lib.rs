@@ -6,6 +6,7 @@
 //! - `connection`, `socket`, `tls`, `resp`: one connection, and what goes over it
 //! - `script`, `keys`, `record`: the scripts in `lua/`, and what they leave on the server
 //! - `look`: onlookers
+//! - `fence`, `fenced`, `functions`: the fence, scripts of the user's behind it, and functions for clients in any language
 //! - `endpoint`: what a URL says
 //! - `redlock`: several independent servers; `quorum`: what their answers prove, without a network
 
@@ -13,6 +14,9 @@ mod backend;
 mod claim;
 mod connection;
 mod endpoint;
+mod fence;
+mod fenced;
+mod functions;
 mod keys;
 mod leases;
 mod look;
@@ -33,3 +37,5 @@ pub mod redlock;
 pub mod quorum;
 
 pub use backend::{PROFILE, RedisBackend};
+pub use fence::RedisFence;
+pub use fenced::{FencedScript, Value};

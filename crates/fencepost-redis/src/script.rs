@@ -25,7 +25,8 @@ impl Script {
     }
 }
 
-fn hash_of(text: &str) -> String {
+/// What the server knows a script with this text by.
+pub(crate) fn hash_of(text: &str) -> String {
     Sha1::digest(text).iter().fold(String::new(), |mut hash, byte| {
         write!(hash, "{byte:02x}").expect("a string takes any text");
         hash
@@ -62,7 +63,18 @@ scripts! {
     NODE_LIFT: "counter" "node_lift";
     NODE_READ: "counter" "node_read";
     NODE_SEED: "counter" "node_seed";
+    FENCE_SEAL: "fence" "fence_seal";
 }
+
+/// What is sent before a script of the user.
+pub(crate) const CHECK: &str = concat!(include_str!("../lua/fence.lua"), include_str!("../lua/fenced.lua"));
+
+/// The fence as a library of functions.
+pub(crate) const FUNCTIONS: &str = concat!(
+    "#!lua name=fencepost\n",
+    include_str!("../lua/fence.lua"),
+    include_str!("../lua/fence_functions.lua")
+);
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ const PAUSE_MOST: Duration = Duration::from_millis(300);
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
 
 /// What a connection has learned of the server behind it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Incarnation {
     /// The record, as every script that grants compares it.
     pub(crate) record: String,
@@ -251,13 +251,21 @@ impl Link {
         if let Some(channel) = &self.channel {
             connection.tell(&[b"SUBSCRIBE", channel.as_bytes()]);
         }
-        let (hello, learned) = join(hello, self.learning(&connection, false)).await;
+        let (hello, learned) = join(hello, self.learn(&connection)).await;
         check_hello(&hello.map_err(|broken| lost_touch(&broken))?, &address)?;
         if let Some(select) = select {
             refuse(select.await.map_err(|broken| lost_touch(&broken))?)?;
         }
-        let learned = learned.map_err(|broken| lost_touch(&broken))?;
-        Ok(Session { connection, incarnation: Arc::new(read_incarnation(&learned)?) })
+        Ok(Session { connection, incarnation: Arc::new(learned?) })
+    }
+
+    /// A fence learns nothing: it leaves no record among the user's data, and is one during a quarantine as well.
+    async fn learn(&self, connection: &Connection) -> Result<Incarnation> {
+        if self.options.is_fence {
+            return Ok(Incarnation::default());
+        }
+        let learned = self.learning(connection, false).await;
+        read_incarnation(&learned.map_err(|broken| lost_touch(&broken))?)
     }
 
     fn hello(&self, connection: &Connection) -> Call {

@@ -1,10 +1,12 @@
-//! The suite that every backend runs, on a real Redis.
+//! The suites that every backend and every fence runs, on a real Redis.
 
-use fencepost_core::{Clock, Locks};
-use fencepost_redis::RedisBackend;
+use std::sync::Arc;
+
+use fencepost_core::{Clock, Fence, Locks};
 use fencepost_redis::redlock::RedlockBackend;
-use fencepost_testkit::Harness;
+use fencepost_redis::{RedisBackend, RedisFence};
 use fencepost_testkit::servers::RedisServer;
+use fencepost_testkit::{FenceHarness, Harness};
 
 struct Redis(RedisServer);
 
@@ -24,6 +26,18 @@ impl Harness for Redis {
     fn from_address(address: &str) -> Locks {
         let url = address.parse().expect("an address is a URL");
         Locks::new(RedisBackend::from_url(&url, Clock::system()).expect("the URL names a server"))
+    }
+}
+
+impl FenceHarness for Redis {
+    fn start() -> Self {
+        <Self as Harness>::start()
+    }
+
+    /// In the quarantine of a server that was just started: a fence is no lock.
+    fn fence(&self) -> Arc<dyn Fence> {
+        let url = self.0.url().parse().expect("an address is a URL");
+        Arc::new(RedisFence::from_url(&url, Clock::system()).expect("the URL names a server"))
     }
 }
 
@@ -59,4 +73,5 @@ fn nodes_url(servers: &[RedisServer]) -> String {
 }
 
 fencepost_testkit::conformance!(redis: Redis, if redis_server);
+fencepost_testkit::fence_conformance!(fence: Redis, if redis_server);
 fencepost_testkit::conformance!(redlock: Nodes, if redis_server);

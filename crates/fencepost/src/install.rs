@@ -26,9 +26,17 @@ pub struct Installation {
 /// when this build has no such fence.
 pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Result<Vec<String>> {
     match (url.kind(), &installation.table) {
-        ("file", Some(_)) => Err(without_tables(url)),
+        ("file" | "redis" | "redlock", Some(_)) => Err(without_tables(url)),
         #[cfg(feature = "file")]
         ("file", None) => install_directory(&crate::file::FileFence::from_url(url)?, installation.dry_run),
+        #[cfg(feature = "redis")]
+        ("redis" | "redlock", None) => {
+            let fence = redis(url)?;
+            if installation.dry_run {
+                return Ok(vec![fence.installation().to_owned()]);
+            }
+            fence.install().await
+        }
         #[cfg(feature = "postgres")]
         ("postgres", table) => {
             let fence = postgres(url)?;
@@ -60,12 +68,20 @@ pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Res
 /// Those of [`install_fence`], and [`ErrorKind::Unsupported`] where only hands take it away.
 pub async fn uninstall_fence(url: &BackendUrl, installation: &Installation) -> Result<Vec<String>> {
     match (url.kind(), &installation.table) {
-        ("file", Some(_)) => Err(without_tables(url)),
+        ("file" | "redis" | "redlock", Some(_)) => Err(without_tables(url)),
         ("file", None) => {
             let what = format!("{url} holds the marks, without which former holders could write again");
             Err(Error::new(ErrorKind::Unsupported, "uninstall the fence", what).hint(
                 "`fencepost fence forget` removes one mark; remove the directory by hand when nobody uses it any more",
             ))
+        }
+        #[cfg(feature = "redis")]
+        ("redis" | "redlock", None) => {
+            let fence = redis(url)?;
+            if installation.dry_run {
+                return Ok(vec![fence.uninstallation().to_owned()]);
+            }
+            fence.uninstall().await
         }
         #[cfg(feature = "postgres")]
         ("postgres", table) => {
@@ -92,8 +108,13 @@ fn postgres(url: &BackendUrl) -> Result<crate::postgres::PostgresFence> {
     crate::postgres::PostgresFence::from_url(url, fencepost_core::Clock::system())
 }
 
+#[cfg(feature = "redis")]
+fn redis(url: &BackendUrl) -> Result<crate::redis::RedisFence> {
+    crate::redis::RedisFence::from_url(url, fencepost_core::Clock::system())
+}
+
 fn without_tables(url: &BackendUrl) -> Error {
-    url.wrong("a fence in a directory has no tables").hint("leave --table out")
+    url.wrong("this kind of fence has no tables").hint("leave --table out")
 }
 
 /// Makes the directory of a fence.

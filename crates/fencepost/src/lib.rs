@@ -2,7 +2,7 @@
 
 mod install;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use fencepost_core::*;
@@ -12,7 +12,7 @@ pub use install::{Installation, install_fence, uninstall_fence};
 #[cfg(feature = "file")]
 pub use fencepost_file as file;
 
-/// Locks on one Redis, and on several independent ones by Redlock.
+/// Locks and fences on one Redis, and locks on several independent ones by Redlock.
 #[cfg(feature = "redis")]
 pub use fencepost_redis as redis;
 
@@ -87,11 +87,33 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
     match url.kind() {
         #[cfg(feature = "file")]
         "file" => Ok(Arc::new(file::FileFence::from_url(url)?)),
+        #[cfg(feature = "redis")]
+        "redis" | "redlock" => Ok(Arc::new(redis::RedisFence::from_url(url, Clock::system())?)),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Arc::new(postgres::PostgresFence::from_url(url, Clock::system())?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::SqliteFence::from_url(url)?)),
         _ => Err(missing(url, "fence")),
+    }
+}
+
+/// Makes a copy of `path` the current result of the stamp's lock, in the directory that a URL names as a fence. Gives the name that
+/// leads to it.
+///
+/// # Cancel safety
+/// A dropped call has published the result or not.
+///
+/// # Errors
+/// [`ErrorKind::Stale`] when the stamp is not the sealed one; [`ErrorKind::Unsupported`] for every other kind of fence.
+pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<PathBuf> {
+    match url.kind() {
+        #[cfg(feature = "file")]
+        "file" => file::FileFence::from_url(url)?.publish(stamp, path).await,
+        _ => {
+            let what = format!("{url} is no directory, and results are published in one");
+            Err(Error::new(ErrorKind::Unsupported, "publish the result", what)
+                .hint("name a directory, such as file:/srv/exports"))
+        }
     }
 }
 

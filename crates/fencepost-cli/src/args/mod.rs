@@ -10,7 +10,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost::{BackendUrl, LockName, Result};
 
-pub(crate) use fence::{Fence, FenceCommand, FenceForget, FenceInstall, FenceShow, FenceUninstall, Stamped};
+pub(crate) use fence::{
+    Fence, FenceCommand, FenceForget, FenceInstall, FencePublish, FenceShow, FenceUninstall, Stamped,
+};
 
 /// Never let two jobs silently run at once
 ///

@@ -230,7 +230,7 @@ fn directory_is_installed_once_and_never_taken_away() {
 #[test]
 fn password_of_a_fence_is_never_shown() {
     let home = Home::new();
-    let url = "redis://u:s3cret@127.0.0.1:1/0";
+    let url = "etcd://u:s3cret@127.0.0.1:1/0";
     for args in [
         &["fence", "seal", url, "ledger", "1"][..],
         &["fence", "check", url, "ledger", "1"],
@@ -241,9 +241,11 @@ fn password_of_a_fence_is_never_shown() {
         &["run", "--fence", url, "demo", "--", "true"],
     ] {
         let outcome = home.run(args).exits(64);
-        assert_says(&outcome, &["can read the password", "no fence for redis:"]);
+        assert_says(&outcome, &["can read the password", "no fence for etcd:"]);
         assert!(!format!("{outcome:?}").contains("s3cret"), "{outcome:?}");
     }
+    let unreached = home.run(["fence", "seal", "redis://u:s3cret@127.0.0.1:1/0", "ledger", "1"]).exits(69);
+    assert!(!format!("{unreached:?}").contains("s3cret"), "{unreached:?}");
     let unread = home.run(["fence", "seal", "reddis://u:s3cret@cache/0", "ledger", "1"]).exits(64);
     assert!(unread.stderr.contains("reddis") && !unread.stderr.contains("s3cret"), "{unread:?}");
 }
@@ -325,6 +327,7 @@ fn help_fits_eighty_columns_and_names_the_exit_codes() {
         &["fence", "-h"],
         &["fence", "seal", "--help"],
         &["fence", "check", "--help"],
+        &["fence", "publish", "--help"],
         &["fence", "show", "--help"],
         &["fence", "forget", "--help"],
         &["fence", "install", "--help"],

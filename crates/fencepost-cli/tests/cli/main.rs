@@ -9,6 +9,7 @@ mod files;
 mod look;
 mod postgres;
 mod pty;
+mod publish;
 mod redis;
 mod run;
 mod signals;

@@ -1,7 +1,9 @@
 //! What only Redis does, on real servers: losses of data, faults of the network, hand-over, and load.
 
 mod clock;
+mod fence;
 mod finality;
+mod functions;
 mod hand_over;
 mod load;
 mod network;

@@ -11,9 +11,8 @@ use crate::args::Stamped;
 ///
 /// # Errors
 /// `InvalidArgument` when something is missing, or a variable that is needed cannot be read.
-pub(super) fn stamp(args: &Stamped) -> Result<Stamp> {
-    let given = Given { lock: args.lock.clone(), token: args.token, holder: args.holder.clone() };
-    given.in_environment(|name| {
+pub(super) fn stamp(given: impl Into<Given>) -> Result<Stamp> {
+    given.into().in_environment(|name| {
         let text = std::env::var_os(name).filter(|text| !text.is_empty());
         text.map(|text| text.into_string().map_err(|_| unreadable(name, "it is not UTF-8"))).transpose()
     })
@@ -21,10 +20,16 @@ pub(super) fn stamp(args: &Stamped) -> Result<Stamp> {
 
 /// What stands on the command line.
 #[derive(Clone, Debug, Default)]
-struct Given {
-    lock: Option<LockName>,
-    token: Option<FencingToken>,
-    holder: Option<StampHolder>,
+pub(super) struct Given {
+    pub(super) lock: Option<LockName>,
+    pub(super) token: Option<FencingToken>,
+    pub(super) holder: Option<StampHolder>,
+}
+
+impl From<&Stamped> for Given {
+    fn from(args: &Stamped) -> Self {
+        Self { lock: args.lock.clone(), token: args.token, holder: args.holder.clone() }
+    }
 }
 
 /// What one run of `run` was granted for one lock.

@@ -38,6 +38,7 @@ impl Desk {
         match command {
             FenceCommand::Seal(args) => present::seal(self, args),
             FenceCommand::Check(args) => present::check(self, args),
+            FenceCommand::Publish(args) => present::publish(self, args),
             FenceCommand::Show(args) => marks::show(self, args),
             FenceCommand::Forget(args) => marks::forget(self, args),
             FenceCommand::Install(args) => install::install(self, args),

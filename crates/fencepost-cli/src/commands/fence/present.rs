@@ -1,11 +1,11 @@
-//! `fence seal` and `fence check`: a stamp is shown to the fence.
+//! `fence seal`, `fence check` and `fence publish`: a stamp is shown to the fence.
 
 use fencepost::{ErrorKind, Fence, FencingToken, Mark, Result, Stamp, block_on};
 use serde::Serialize;
 
-use super::inherited::stamp;
+use super::inherited::{Given, stamp};
 use super::{Desk, fail};
-use crate::args::Stamped;
+use crate::args::{FencePublish, Stamped};
 use crate::exit::Exit;
 
 /// What the fence said, for machines. What does not exist is null.
@@ -40,6 +40,14 @@ pub(super) fn check(desk: &Desk, args: &Stamped) -> Result<Exit> {
     desk.note_missing_directory();
     let answer = block_on(fence.check(&stamp));
     desk.pass_on(&stamp, answer, "accepted", &*fence)
+}
+
+/// Makes a result current; exit 79 when the stamp is stale.
+pub(super) fn publish(desk: &Desk, args: &FencePublish) -> Result<Exit> {
+    let given = Given { lock: args.lock()?, token: args.token, holder: args.holder.clone() };
+    let (stamp, fence) = (stamp(given)?, fencepost::fence(&desk.url)?);
+    let answer = block_on(fencepost::publish(&desk.url, &stamp, args.path()));
+    desk.pass_on(&stamp, answer.map(drop), "published", &*fence)
 }
 
 impl Desk {

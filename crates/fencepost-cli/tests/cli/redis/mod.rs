@@ -3,6 +3,7 @@
 //! Whoever is to suffer goes through the proxy; everybody else goes straight to the server.
 
 mod ending;
+mod fences;
 mod killed;
 mod locks;
 mod network;
