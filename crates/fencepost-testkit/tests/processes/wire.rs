@@ -65,6 +65,7 @@ pub(crate) fn read_acquire(fields: &[&str]) -> AcquireRequest {
             "forever" => Wait::Forever,
             at => Wait::Until(Moment::from_nanos(read(at))),
         },
+        beside: Vec::new(),
         observer: None,
     }
 }
