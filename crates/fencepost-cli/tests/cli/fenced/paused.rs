@@ -43,6 +43,13 @@ fn stop_until_the_next_has_written(scene: &Scene, pids: [i32; 3]) {
     scene.home.write("go", "");
 }
 
+/// The command first: its parent would reap it.
+fn wake(pids: [i32; 3]) {
+    for pid in pids.into_iter().rev() {
+        send(pid, Signal::CONT);
+    }
+}
+
 #[test]
 #[cfg_attr(not(all(postgres_server, redis_server)), ignore = "its server is not installed")]
 fn write_of_a_holder_that_slept_past_its_lease_is_refused_by_the_database() {
@@ -54,9 +61,7 @@ fn write_of_a_holder_that_slept_past_its_lease_is_refused_by_the_database() {
     send(command, Signal::CONT);
     assert_eq!(scene.home.await_line("late"), "1");
     assert_eq!(scene.total(), "1", "nothing of the late write is there");
-    for pid in pids {
-        send(pid, Signal::CONT);
-    }
+    wake(pids);
     assert_says(&run.ends().exits(76), &["FP002", "stale stamp", LOCK]);
     scene.run(&psql(ADD)).exits(0);
     assert_eq!(scene.total(), "2");
@@ -74,9 +79,7 @@ fn write_of_a_holder_that_slept_past_its_lease_destroys_an_unguarded_total() {
     send(command, Signal::CONT);
     assert_eq!(scene.home.await_line("late"), "0");
     assert_eq!(scene.total(), "1", "two have added one");
-    for pid in pids {
-        send(pid, Signal::CONT);
-    }
+    wake(pids);
     run.ends().exits(76);
 }
 
@@ -88,9 +91,7 @@ fn command_that_runs_on_after_the_loss_is_refused_by_the_database() {
     let run = start_holder(&scene, &["--on-lost", "warn"]);
     let pids = tree(&run);
     stop_until_the_next_has_written(&scene, pids);
-    for pid in pids {
-        send(pid, Signal::CONT);
-    }
+    wake(pids);
     assert_says(&run.ends().exits(76), &["FP002", "runs on"]);
     assert_eq!((scene.home.read("late").as_str(), scene.total().as_str()), ("1\n", "1"));
 }
@@ -115,8 +116,6 @@ fn open_transaction_of_a_sleeping_holder_is_rolled_back_for_the_next() {
     send(command, Signal::CONT);
     assert_ne!(scene.home.await_line("late"), "0");
     assert_eq!(scene.total(), "1");
-    for pid in pids {
-        send(pid, Signal::CONT);
-    }
+    wake(pids);
     run.ends().exits(76);
 }
