@@ -35,6 +35,8 @@ pub enum Waiting {
     Polled,
     /// It is told, in no certain order.
     Notified,
+    /// It is told, nearly first come first served: who waits for long may be passed by.
+    NearlyQueued,
     /// It is told, first come first served.
     Queued,
 }
@@ -116,6 +118,7 @@ impl Waiting {
         match self {
             Self::Polled => "looks again from time to time",
             Self::Notified => "told when the lock is free, in no certain order",
+            Self::NearlyQueued => "told when its turn comes, nearly first come first served",
             Self::Queued => "told when its turn comes, first come first served",
         }
     }

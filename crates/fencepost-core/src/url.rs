@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -25,6 +26,11 @@ const SCHEMES: &[(&str, &str)] = &[
     ("gs", "gs"),
     ("az", "az"),
 ];
+
+/// The longest ttl unless `max_ttl` says otherwise, and what it may say: less is no time to renew in, and a quarantine is as long.
+const MAX_TTL: Duration = Duration::from_mins(1);
+const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
+const LONGEST_MAX_TTL: Duration = Duration::from_hours(24);
 
 /// Query parameters whose values are secrets.
 const SECRET_OPTIONS: &[&str] = &["password", "passwd", "pass", "sslpassword", "token", "secret"];
@@ -121,6 +127,20 @@ impl BackendUrl {
         }
     }
 
+    /// The longest lease that a server gives, by the option `max_ttl`: a minute where it is not given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for what is no duration with a unit, or out of bounds.
+    pub fn max_ttl(&self) -> Result<Duration> {
+        let Some(text) = self.option("max_ttl") else { return Ok(MAX_TTL) };
+        let ttl = duration(text).filter(|ttl| (SHORTEST_MAX_TTL..=LONGEST_MAX_TTL).contains(ttl));
+        ttl.ok_or_else(|| {
+            self.wrong(format!(
+                "max_ttl={text:?} is not a duration such as 60s, 5m or 500ms, from 100ms to 24h"
+            ))
+        })
+    }
+
     /// The whole text with its secrets, for the client that connects, and for nobody's eyes.
     pub fn expose(&self) -> &str {
         &self.text
@@ -141,6 +161,20 @@ impl BackendUrl {
     pub fn wrong(&self, what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::InvalidArgument, "use the URL", format!("{self}: {what}"))
     }
+}
+
+/// A duration as it stands in a URL: digits and a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let unit = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let number: u64 = text[..unit].parse().ok()?;
+    let in_ms = match &text[unit..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.checked_mul(in_ms).map(Duration::from_millis)
 }
 
 impl FromStr for BackendUrl {

@@ -21,7 +21,7 @@ use crate::server::Server;
 pub const PROFILE: Profile = Profile::weakest("postgres")
     .expiry(Expiry::WithSession)
     .tokens(Tokens::Durable)
-    .waiting(Waiting::Notified)
+    .waiting(Waiting::NearlyQueued)
     .loss(Loss::Pushed)
     .scope(Scope::Server)
     .timing(Timing::Monotonic)

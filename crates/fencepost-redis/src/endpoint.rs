@@ -77,51 +77,21 @@ pub(crate) struct Options {
     pub(crate) is_fence: bool,
 }
 
-/// The longest ttl unless `max_ttl` says otherwise.
-const MAX_TTL: Duration = Duration::from_mins(1);
-
-/// The longest `max_ttl`: a quarantine is as long.
-const LONGEST_MAX_TTL: Duration = Duration::from_hours(24);
-
 impl Options {
     pub(crate) fn of(url: &BackendUrl) -> Result<Self> {
-        let max_ttl = match url.option("max_ttl") {
-            None => MAX_TTL,
-            Some(text) => duration(text)
-                .filter(|ttl| (Duration::from_millis(100)..=LONGEST_MAX_TTL).contains(ttl))
-                .ok_or_else(|| {
-                    url.wrong(format!(
-                        "max_ttl={text:?} is not a duration such as 60s, 5m or 500ms, from 100ms to 24h"
-                    ))
-                })?,
-        };
         let replicas = match url.option("replicas") {
             None => 0,
             Some(text) => text.parse().map_err(|_| url.wrong(format!("replicas={text:?} is no number")))?,
         };
         let is_node = url.kind() == "redlock";
         Ok(Self {
-            max_ttl,
+            max_ttl: url.max_ttl()?,
             has_quarantine: url.switch("quarantine", true)?,
             replicas,
             is_node,
             is_fence: false,
         })
     }
-}
-
-/// A duration as it stands in a URL: digits and a unit.
-fn duration(text: &str) -> Option<Duration> {
-    let unit = text.find(|letter: char| !letter.is_ascii_digit())?;
-    let number: u64 = text[..unit].parse().ok()?;
-    let in_ms = match &text[unit..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.checked_mul(in_ms).map(Duration::from_millis)
 }
 
 impl Endpoint {

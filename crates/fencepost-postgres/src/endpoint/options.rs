@@ -35,20 +35,12 @@ impl Options {
             Some(other) => return Err(url.wrong(format!("on_pause={other:?} is neither hold nor expire"))),
         };
         Ok(Self {
-            max_ttl: max_ttl(url)?,
+            max_ttl: url.max_ttl()?,
             has_quarantine: url.switch("quarantine", true)?,
             on_pause,
             has_pooler: has_pooler(url)?,
         })
     }
-}
-
-fn max_ttl(url: &BackendUrl) -> Result<Duration> {
-    let Some(text) = url.option("max_ttl") else { return Ok(MAX_TTL) };
-    let ttl = duration(text).filter(|ttl| (SHORTEST_MAX_TTL..=LONGEST_MAX_TTL).contains(ttl));
-    ttl.ok_or_else(|| {
-        url.wrong(format!("max_ttl={text:?} is not a duration such as 60s, 5m or 500ms, from 100ms to 24h"))
-    })
 }
 
 fn has_pooler(url: &BackendUrl) -> Result<bool> {
@@ -62,29 +54,6 @@ fn has_pooler(url: &BackendUrl) -> Result<bool> {
         }
     }
 }
-
-/// A duration as it stands in a URL: digits and a unit.
-fn duration(text: &str) -> Option<Duration> {
-    let unit = text.find(|letter: char| !letter.is_ascii_digit())?;
-    let number: u64 = text[..unit].parse().ok()?;
-    let in_ms = match &text[unit..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.checked_mul(in_ms).map(Duration::from_millis)
-}
-
-/// The longest ttl unless `max_ttl` says otherwise.
-const MAX_TTL: Duration = Duration::from_mins(1);
-
-/// The shortest `max_ttl`: less is no time to renew in.
-const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
-
-/// The longest `max_ttl`: a quarantine is as long.
-const LONGEST_MAX_TTL: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
 mod tests {
