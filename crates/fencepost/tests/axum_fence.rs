@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use fencepost::http::fencing_header;
-use fencepost::{BackendUrl, Fence, FencingToken, Stamp, StampHolder, block_on};
+use fencepost::{BackendUrl, Fence, FencingToken, MemoryFence, Stamp, StampHolder, block_on};
 use serde_json::{Value, json};
 
 /// The service, and the directory of its results.
@@ -117,6 +117,21 @@ fn awkward_names_go_through_path_and_header() {
         assert_eq!(scene.publish(&stamp, name).0, 200, "{name}");
         assert_eq!(scene.result(&stamp), name);
     }
+}
+
+/// The layer asks a fence that has not heard of the next holder yet, as if it had asked a moment earlier.
+#[test]
+fn holder_that_is_overtaken_behind_the_layer_is_refused_by_the_store() {
+    let (old, new) = (stamp("totals", 7), stamp("totals", 8));
+    let scene = Scene::with(|url| {
+        block_on(fencepost::fence(url).unwrap().seal(&new)).unwrap();
+        Arc::new(MemoryFence::default())
+    });
+    block_on(scene.fence.seal(&old)).unwrap();
+    let (status, body) = scene.publish(&old, "late");
+    assert_eq!(status, 412, "{body}");
+    assert!(body.contains("cannot publish the result: token 7 is stale, the mark is 8"), "{body}");
+    assert!(!scene.directory.path().join("sink/totals").exists());
 }
 
 #[test]
