@@ -24,6 +24,10 @@ pub use fencepost_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use fencepost_sqlite as sqlite;
 
+/// The check of a stamp in front of an HTTP service.
+#[cfg(feature = "http")]
+pub use fencepost_http as http;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors

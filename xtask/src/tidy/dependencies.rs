@@ -44,7 +44,7 @@ fn may_know(name: &str, other: &str) -> bool {
     }
     match name {
         "fencepost-core" => false,
-        "fencepost-policy" | "fencepost-advisor" => other == "fencepost-core",
+        "fencepost-advisor" | "fencepost-http" | "fencepost-policy" => other == "fencepost-core",
         name if BACKENDS.contains(&name) => other == "fencepost-core",
         "xtask" => true,
         "fencepost-lab" => other != "fencepost-cli",

@@ -5,6 +5,7 @@ mod exits;
 mod faults;
 mod fence;
 mod fenced;
+mod fencing_page;
 mod files;
 mod look;
 mod postgres;

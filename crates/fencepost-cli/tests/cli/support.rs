@@ -271,6 +271,18 @@ pub(crate) fn all_end(runs: Vec<Running>, code: i32) {
     }
 }
 
+/// Debian's own, which its packages of modules are for.
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
+
+/// Whether Python can import a module; in continuous integration it has to.
+pub(crate) fn python_has(module: &str) -> bool {
+    let import = format!("import {module}");
+    let status = Command::new(PYTHON).args(["-c", &import]).stderr(Stdio::null()).status();
+    let has_it = status.is_ok_and(|status| status.success());
+    assert!(has_it || std::env::var_os("CI").is_none(), "{module} is not installed, and CI must prove this");
+    has_it
+}
+
 /// Numbers that are random enough to be anywhere.
 ///
 /// A test that has failed has printed `FENCEPOST_SEED=…`; set, the variable repeats the choices, though not the moments of

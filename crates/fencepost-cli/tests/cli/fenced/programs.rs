@@ -1,8 +1,7 @@
 //! Programs on libpq under `run`: they are fenced without a change to them, and refused without `run`.
 
-use std::process::{Command, Stdio};
-
 use super::{ADD, LOCK, Scene, assert_says, psql};
+use crate::support::{PYTHON, python_has};
 
 /// Whether a script is refused without `run`, accepted under it, and refused again with the token of an earlier run.
 #[track_caller]
@@ -63,9 +62,7 @@ with psycopg.connect(os.environ['DB']) as connection:
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn psycopg_is_fenced() {
-    let has_it = Command::new(PYTHON).args(["-c", "import psycopg"]).stderr(Stdio::null()).status();
-    if !has_it.is_ok_and(|status| status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "psycopg is not installed, and CI must prove this");
+    if !python_has("psycopg") {
         return;
     }
     let scene = Scene::new();
@@ -101,6 +98,3 @@ fn program_with_options_of_its_own_is_refused() {
     scene.run(&script).exits(0);
     assert_eq!(scene.total(), "1");
 }
-
-/// Debian's own, which its package of psycopg is for.
-const PYTHON: &str = "/usr/bin/python3";
