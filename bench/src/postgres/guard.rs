@@ -69,7 +69,8 @@ impl Bank {
         let lease = lease.expect("the server lets us");
         let mut session = Session::new(&server);
         let (token, holder) = (lease.token(), lease.holder());
-        session.execute(&format!(r#"set fencepost.stamps = '{{"bank": [{token}, "{holder}"]}}'"#));
+        // As `run` writes it.
+        session.execute(&format!(r#"set fencepost.stamps = '{{"bank":[{token},"{holder}"]}}'"#));
         let update = |table| format!("update {table} set total = total + 1 where id = $1");
         Self {
             begin: session.prepare("begin", "begin", &[]),
