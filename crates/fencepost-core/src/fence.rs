@@ -104,8 +104,13 @@ impl Mark {
         } else {
             format!("token {} is stale, the mark is {}", stamp.token, self.token)
         };
-        let lift = format!("`fencepost lift` makes the next token greater than {}", self.token);
-        Error::new(ErrorKind::Stale, operation, what).on(&stamp.lock).hint(lift)
+        let hint = format!(
+            "somebody else has had the lock since: acquire it anew, and read again before you write; where it is the lock's tokens \
+             that have gone back, `fencepost lift {} --to {}` raises them",
+            stamp.lock,
+            self.token.get().saturating_add(1)
+        );
+        Error::new(ErrorKind::Stale, operation, what).on(&stamp.lock).hint(hint)
     }
 }
 

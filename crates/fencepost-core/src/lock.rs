@@ -363,12 +363,27 @@ impl Lock {
             lease.deadline().moment().unwrap_or_else(|| self.locks.0.clock().now().after(SEAL_MOST));
         for fence in &self.fences {
             let sealed = until(self.locks.0.clock(), Some(give_up_at), fence.seal(&stamp)).await;
-            sealed.unwrap_or_else(|| {
-                let what = format!("{fence} did not answer in time");
-                Err(Error::new(ErrorKind::Unavailable, "seal the fence", what))
-            })?;
+            sealed
+                .unwrap_or_else(|| {
+                    let what = format!("{fence} did not answer in time");
+                    Err(Error::new(ErrorKind::Unavailable, "seal the fence", what))
+                })
+                .map_err(|error| of_fence(&**fence, error))?;
         }
         lease.check()
+    }
+}
+
+/// Says that it is the fence that is wrong, and not the place of the lock.
+fn of_fence(fence: &dyn Fence, error: Error) -> Error {
+    if error.kind() == ErrorKind::Stale || error.operation() == "seal the fence" {
+        return error;
+    }
+    let advice = error.advice().map(ToOwned::to_owned);
+    let named = Error::new(error.kind(), "seal the fence", fence.to_string()).caused_by(error);
+    match advice {
+        Some(advice) => named.hint(advice),
+        None => named,
     }
 }
 

@@ -232,7 +232,10 @@ begin
         raise exception 'fencepost: no stamp for lock "%" in this session: a write to %.% needs one',
             tg_argv[0], tg_table_schema, tg_table_name
             using errcode = 'FP001', schema = tg_table_schema, table = tg_table_name,
-            hint = 'Run the program by `fencepost run --fence`, or call fencepost.check(lock, token, holder) in the transaction.';
+            hint = case when coalesce(stamps, '') = ''
+                then 'This session shows no stamp at all. Run the program by `fencepost run --fence`, which passes stamps on in PGOPTIONS; a program with options of its own, or a pooler, loses them: call fencepost.check(lock, token, holder) in the transaction.'
+                else 'This session shows other stamps: ' || stamps || '. Hold that lock as well, or look at what guards the table.'
+            end;
     end if;
     perform fencepost.refuse(tg_argv[0], (stamp ->> 0)::bigint, stamp ->> 1);
     return null;
@@ -273,24 +276,32 @@ begin
     end loop;
 end $$;
 
--- Takes the guards of a table and its family away, or with null those of all tables, and names the tables.
+-- Takes the guards of a table and its family away, or with null those of all tables, and names the tables and their locks.
 create or replace function fencepost.unguard(_table regclass) returns setof text language plpgsql as $$
 declare
     guard record;
 begin
     for guard in
-        select t.tgrelid::regclass as member, t.tgname, t.tgname like '%\_truncate' as is_second
+        select t.tgrelid::regclass as member, t.tgname, f.lock, t.tgname like '%\_truncate' as is_second
         from pg_catalog.pg_trigger t
+            left join fencepost.guarded_locks() f
+                on t.tgname in ('fencepost_guard_' || f.id, 'fencepost_guard_' || f.id || '_truncate')
         where t.tgfoid = 'fencepost.require()'::pg_catalog.regprocedure
             and (_table is null or t.tgrelid::regclass in (select fencepost.family(_table)))
         order by 1, 2
     loop
         execute pg_catalog.format('drop trigger %I on %s', guard.tgname, guard.member);
         if not guard.is_second then
-            return next pg_catalog.format('writes to %s need no token any more', guard.member);
+            return next pg_catalog.format('writes to %s need no token of lock %s any more', guard.member, guard.lock);
         end if;
     end loop;
 end $$;
+
+-- The locks that a fence is known for, and the ids that guards are named after.
+create or replace function fencepost.guarded_locks() returns table (id int, lock text)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select f.id, f.lock from fencepost.fence f
+$$;
 
 -- What weakens the fence of a lock: a guard that does not fire always, or that a member of the family lacks, all or in part.
 create or replace function fencepost.findings(_lock text) returns setof text language sql stable as $$

@@ -17,7 +17,11 @@ fn refused(refusal: &DbError) -> Error {
     let what = said(refusal);
     let error = |kind| Error::new(kind, "use the database", format!("Postgres says: {what}"));
     match code.code() {
-        "28000" | "28P01" | "42501" => error(ErrorKind::Denied),
+        "28P01" => error(ErrorKind::Denied)
+            .hint("the password is that of the URL, of PGPASSWORD, or of ~/.pgpass, in this order"),
+        "28000" | "42501" => error(ErrorKind::Denied),
+        // A pooler says so in words of its own.
+        "08P01" if what.contains("authentication failed") => error(ErrorKind::Denied),
         "3D000" => error(ErrorKind::InvalidArgument)
             .hint("name a database that exists: postgres://user@host/DATABASE"),
         "53300" => error(ErrorKind::Unavailable)

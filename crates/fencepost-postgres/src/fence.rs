@@ -272,6 +272,12 @@ fn of_table(error: &tokio_postgres::Error) -> Error {
             let what = format!("Postgres says: {}", refusal.message());
             Error::new(ErrorKind::InvalidArgument, "guard the table", what)
         }
+        Some(refusal)
+            if refusal.message().contains("for table") || refusal.message().contains("must be owner") =>
+        {
+            missing_rights(error)
+                .hint("only the owner of a table can guard it, or free it: use that role in the URL")
+        }
         _ => missing_rights(error),
     }
 }

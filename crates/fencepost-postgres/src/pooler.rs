@@ -77,7 +77,10 @@ async fn named(clock: &Clock, endpoint: &Endpoint, host: &Host, mark: &str) -> E
         let connection = Connection::open(clock, endpoint, host, "").await?;
         probe(clock, endpoint, host, &connection, mark).await
     };
-    refusal(probed.await.ok())
+    match probed.await {
+        Err(error) if error.kind() == ErrorKind::Denied => error,
+        outcome => refusal(outcome.ok()),
+    }
 }
 
 fn refusal(pooling: Option<Pooling>) -> Error {

@@ -86,7 +86,9 @@ fn uninstall(session: &Session<'_>, table: Option<&str>) -> Result<Vec<String>> 
     for guard in &guards {
         session.run(|connection| connection.execute_batch(&guard.removal()))?;
     }
-    Ok(guards.iter().map(|guard| format!("writes to {} need no token any more", guard.table)).collect())
+    let freed =
+        |guard: &Guard| format!("writes to {} need no token of lock {} any more", guard.table, guard.lock);
+    Ok(guards.iter().map(freed).collect())
 }
 
 fn transaction(sql: &str) -> String {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use fencepost::{BackendUrl, LockName, Result};
+use fencepost::{BackendUrl, FencingToken, LockName, Result};
 
 pub(crate) use fence::{
     Fence, FenceCommand, FenceForget, FenceInstall, FencePublish, FenceShow, FenceUninstall, Stamped,
@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Status(Status),
     /// Show every lock that is held
     List(List),
+    /// Raise the next fencing token of a lock, after a restore or before a move; never lowers it
+    Lift(Lift),
     /// Tell where a lock lives, and what is promised there
     Explain(Explain),
     /// Seal and check tokens at a fence, and look after its marks
@@ -176,6 +178,16 @@ pub(crate) struct List {
     /// Only locks whose names begin with this
     #[arg(value_name = "PREFIX", default_value = "")]
     pub(crate) prefix: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Lift {
+    /// The lock
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: LockName,
+    /// The least that the next token may be, 1 to 2^63-1
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) to: FencingToken,
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@ mod confirm;
 mod explain;
 mod fence;
 mod give_back;
+mod lift;
 mod list;
 mod place;
 mod run;
@@ -35,6 +36,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Run(args) => run::run(&cli.global, args, printer),
         Command::Status(args) => status::status(&cli.global, args, printer),
         Command::List(args) => list::list(&cli.global, args, printer),
+        Command::Lift(args) => lift::lift(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),
         Command::Config(args) => match args.command {

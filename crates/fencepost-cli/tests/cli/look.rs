@@ -140,3 +140,19 @@ fn line_of_an_earlier_holder_is_not_believed() {
         (&"held".into(), &Value::Null, &Value::Null)
     );
 }
+
+#[test]
+fn lift_raises_the_next_token_and_never_lowers_it() {
+    let home = Home::new();
+    let token = || {
+        let run = home.run(["run", "demo", "--", "printenv", "FENCEPOST_TOKEN"]).exits(0);
+        run.stdout.trim().parse::<u64>().unwrap()
+    };
+    let far = token() + 3_600_000_000;
+    assert_eq!(home.run(["lift", "demo", "--to", &far.to_string()]).exits(0).stdout, "");
+    assert_eq!(token(), far);
+    home.run(["lift", "demo", "--to", "7"]).exits(0);
+    assert_eq!(token(), far + 1);
+    home.run(["lift", "demo", "--to", "0"]).exits(64);
+    home.run(["lift", "demo"]).exits(64);
+}

@@ -46,7 +46,7 @@ fn every_write_needs_the_stamp_that_is_the_mark() {
 fn table_without_a_guard_takes_every_write() {
     let stage = Stage::new();
     let freed = block_on(stage.fence().uninstall(Some("account"))).unwrap();
-    assert_eq!(freed, ["writes to account need no token any more"]);
+    assert_eq!(freed, ["writes to account need no token of lock ledger/1 any more"]);
     for stamps in [NONE, STALE, UNSEALED] {
         let mut session = stage.session(stamps);
         for write in WRITES {

@@ -156,7 +156,7 @@ fn guards_are_made_once_and_taken_away_by_table_or_all() {
     let uninstalled = |table| block_on(ledger.fence().uninstall(table)).unwrap();
     assert_eq!(uninstalled(Some("note")).len(), 2);
     assert_eq!(triggers(&ledger.connect()), 3);
-    assert_eq!(uninstalled(None), ["writes to account need no token any more"]);
+    assert_eq!(uninstalled(None), ["writes to account need no token of lock ledger any more"]);
     assert_eq!(uninstalled(None), [""; 0]);
     assert_eq!(triggers(&ledger.connect()), 0);
     ledger.connect().execute_batch(WRITE).unwrap();

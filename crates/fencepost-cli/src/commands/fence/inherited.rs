@@ -87,7 +87,7 @@ fn read<T: std::str::FromStr<Err = Error>>(variable: Variable<'_>, name: &'stati
 fn missing(what: &str) -> Error {
     let context = format!("no {what} is given, and this is not a run of that lock");
     Error::new(ErrorKind::InvalidArgument, "use the fence", context)
-        .hint("fencepost fence seal URL LOCK TOKEN; LOCK and TOKEN can be left out under `fencepost run`")
+        .hint("give the LOCK and its TOKEN behind the URL; they can be left out under `fencepost run`")
 }
 
 fn unreadable(variable: &str, why: &str) -> Error {

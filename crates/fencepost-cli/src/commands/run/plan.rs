@@ -10,7 +10,7 @@ use fencepost::{
 
 use super::stamps::{self, Stamps};
 use crate::args::{Global, Run};
-use crate::commands::place::{Place, fail};
+use crate::commands::place::{Place, Source, fail};
 use crate::commands::warn_of_password;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -172,10 +172,21 @@ impl Target {
         }
     }
 
+    /// Whether a fence protects what other hosts use too, and nobody has said where the lock is.
+    fn is_for_others(&self) -> bool {
+        let is_shared = |fence: &BackendUrl| !matches!(fence.kind(), "file" | "sqlite");
+        self.place.source == Source::Default && self.fences.iter().any(is_shared)
+    }
+
     fn announce(&self, printer: Printer) {
         let (place, reach) = (&self.locks, self.reach());
         if self.locks.profile().scope == Scope::Process {
             printer.warn(format_args!("{place} keeps locks in {reach}: two runs do not see each other"));
+        } else if self.locks.profile().scope == Scope::Host && self.is_for_others() {
+            printer.warn(format_args!(
+                "{} is kept in {place} and holds for {reach}, though what the fence protects is shared: name its place by --backend",
+                self.name
+            ));
         } else if self.place.directory().is_some_and(|directory| !directory.is_dir()) {
             printer.note(format_args!("locks are kept in a new directory, {place}, and hold for {reach}"));
         } else {

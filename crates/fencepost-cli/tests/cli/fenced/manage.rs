@@ -70,7 +70,7 @@ fn table_is_guarded_until_it_is_freed() {
     let free = ["fence", "uninstall", &url, "--table", "account"];
     let dry = home.run(free.iter().chain(&["--dry-run"])).exits(0).stdout;
     scene.without(&psql(ADD)).exits(1);
-    assert_eq!(home.run(free).exits(0).stdout, "writes to account need no token any more\n");
+    assert_eq!(home.run(free).exits(0).stdout, "writes to account need no token of lock ledger/1 any more\n");
     assert_eq!(home.run(free).exits(0).stdout, "");
     scene.without(&psql(ADD)).exits(0);
     home.run(install).exits(0);
