@@ -110,7 +110,7 @@ impl Keeper {
         }
         // An acknowledgement that arrives after the deadline comes too late: the store may have granted anew before it.
         if self.deadline.passed(now) {
-            return self.pass_deadline();
+            return self.pass_deadline(now, event);
         }
         match event {
             Event::Renewed(term) => self.enter(self.tried_at().unwrap_or(now), term),
@@ -122,13 +122,18 @@ impl Keeper {
         self.next(now)
     }
 
-    fn pass_deadline(&mut self) -> Action {
+    fn pass_deadline(&mut self, now: Moment, event: Event) -> Action {
         let error = passed_deadline();
         if !self.is_kept {
             return self.lose(error);
         }
         self.phase = Phase::Overdue;
-        Action::Overdue(error)
+        match event {
+            // The holder has noticed before anybody else, and has asked.
+            Event::Revalidated(_) => self.step_overdue(now, event),
+            Event::Failed(ref error) if error.kind() == ErrorKind::Lost => self.step_overdue(now, event),
+            _ => Action::Overdue(error),
+        }
     }
 
     fn step_overdue(&mut self, now: Moment, event: Event) -> Action {
@@ -136,7 +141,7 @@ impl Keeper {
             Event::Failed(error) if error.kind() == ErrorKind::Lost => self.lose(error),
             Event::Revalidated(term) => {
                 self.enter(now, term);
-                if self.deadline.passed(now) { self.pass_deadline() } else { self.next(now) }
+                if self.deadline.passed(now) { self.pass_deadline(now, Event::Woke) } else { self.next(now) }
             }
             // A renewal that was under way tells what the holder has not asked.
             _ => Action::Wait(None),
@@ -263,6 +268,15 @@ mod tests {
         assert!(matches!(keeper.step(at(17_001), refused), Action::Lose(_)));
         assert!(matches!(keeper.step(at(17_002), Event::Revalidated(term(17_002))), Action::Wait(None)));
         assert!(keeper.deadline().passed(at(17_003)));
+    }
+
+    #[test]
+    fn holder_that_asks_before_the_keeper_has_noticed_is_heard() {
+        let mut keeper = Keeper::new(at(0), term(0), None).kept(true);
+        assert!(matches!(keeper.step(at(9_000), Event::Revalidated(term(9_000))), Action::Wait(Some(_))));
+        assert!(!keeper.deadline().passed(at(9_001)));
+        let refused = Event::Failed(Error::lost(LossReason::Expired, "somebody else holds it"));
+        assert!(matches!(keeper.step(at(18_000), refused), Action::Lose(_)));
     }
 
     #[test]

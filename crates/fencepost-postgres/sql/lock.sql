@@ -115,8 +115,8 @@ create or replace function fencepost.let_go(_id int) returns void language sql a
     select pg_catalog.pg_advisory_unlock(class, _id) from held
 $$;
 
--- Takes the lock if it is free and nobody stands in its door; where `_waits` says so, waits for it, at most twice the session's
--- lock_timeout. The token; below -2 the token of a grant that was waited for, as -2 - token; null if it is taken, or that time is
+-- Takes the lock if it is free and nobody stands in its door; where `_waits` says so, waits for it, at most three times the
+-- session's lock_timeout: for the door, the row, and the lock. The token; below -2 the token of a grant that was waited for, as -2 - token; null if it is taken, or that time is
 -- over; -1 if the row is not that lock's; -2 if it rests. `_who` is `ttl_ms holder label`.
 --
 -- Who waits writes its token in the door, while the holder still works; nobody sees it before the commit, which comes with the

@@ -13,7 +13,7 @@ use crate::server::Server;
 use crate::session::Session;
 
 /// How long a holder that has lost its session asks why before it is told.
-const ASK_WHY_MOST: Duration = Duration::from_millis(800);
+const ASK_WHY_MOST: Duration = Duration::from_millis(500);
 
 /// How long a claim that was dropped may take to be given back before its session is closed.
 const GIVE_BACK_MOST: Duration = Duration::from_secs(2);
@@ -61,10 +61,14 @@ impl Claim for PostgresClaim {
         let (gone, server) = (self.session.connection.gone(), self.server.clone());
         let (id, token) = (self.id, self.grant.token);
         Box::pin(async move {
-            let why = match gone.await {
-                Ok(error) => error.to_string(),
-                Err(_) => "nobody works for the connection any more".to_owned(),
+            let (why, by_server) = match gone.await {
+                Ok(ended) => (ended.why.to_string(), ended.by_server),
+                Err(_) => ("nobody works for the connection any more".to_owned(), false),
             };
+            // Only the server takes a lease away. Whoever has it now does not wait until this one knows.
+            if !by_server {
+                return Error::lost(LossReason::SessionEnded, format!("the session has ended: {why}"));
+            }
             let give_up_at = Some(server.clock().now().after(ASK_WHY_MOST));
             match until(server.clock(), give_up_at, server.why_revoked(id, token)).await {
                 Some(Ok(Some(reason))) => {
@@ -85,8 +89,8 @@ impl Claim for PostgresClaim {
 
     async fn release(mut self: Box<Self>) -> Result<()> {
         self.is_released = true;
-        let released = self.session.release(self.id).await;
         self.server.forget_holder(self.grant.holder);
+        let released = self.session.release(self.id).await;
         match released {
             Ok(true) => {
                 self.server.keep(Arc::clone(&self.session));

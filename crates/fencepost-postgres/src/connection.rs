@@ -1,8 +1,9 @@
 //! One connection to a server: the client library over a socket that fencepost's own thread watches.
 //!
-//! Invariant: a connection whose handle is dropped is closed at once, whatever is under way on it, so that nothing of its session
-//! outlives whoever could end it.
+//! Invariant: a connection whose handle is dropped is closed, whatever is under way on it, with the last duplicate of its
+//! descriptor, so that nothing of its session outlives whoever could end it.
 
+use std::error::Error as _;
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::endpoint::{Endpoint, Host};
@@ -43,8 +45,16 @@ pub(crate) struct Connection {
     open: Mutex<Option<oneshot::Sender<()>>>,
 }
 
-/// The news that a connection has ended, and why.
-pub(crate) type Gone = Shared<oneshot::Receiver<Error>>;
+/// The news that a connection has ended.
+pub(crate) type Gone = Shared<oneshot::Receiver<Ended>>;
+
+/// How a connection has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) why: Error,
+    /// Whether it was the server that ended it, as far as is known, and not the network, or this process.
+    pub(crate) by_server: bool,
+}
 
 /// Where a connection goes.
 #[derive(Clone, Debug)]
@@ -121,7 +131,7 @@ impl Connection {
         clock.serve(async move {
             let why = match race(driving, closed).await {
                 Raced::First(why) => why,
-                Raced::Second(_) => unavailable("the connection was closed"),
+                Raced::Second(_) => Ended { why: unavailable("the connection was closed"), by_server: false },
             };
             note_end.store(true, Ordering::Release);
             // Whoever would want to know may be gone.
@@ -151,7 +161,8 @@ impl Connection {
         !self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Closes it at once, whatever is under way.
+    /// Uses it no more, whatever is under way. The server hears of it when the last duplicate of the descriptor is closed: where a
+    /// lock is held that is when its holder has let go of it.
     pub(crate) fn close(&self) {
         self.has_ended.store(true, Ordering::Release);
         lock(&self.open).take();
@@ -217,20 +228,25 @@ async fn reach(clock: &Clock, host: &Host) -> Result<(Socket, At)> {
 }
 
 /// Works for a connection to its end, and says why it has ended.
-async fn drive<T>(mut connection: tokio_postgres::Connection<Socket, T>, warnings: Arc<AtomicU64>) -> Error
+async fn drive<T>(mut connection: tokio_postgres::Connection<Socket, T>, warnings: Arc<AtomicU64>) -> Ended
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
-            // It comes before the answer to the statement that it is about.
-            Some(Ok(AsyncMessage::Notice(notice))) if notice.severity() == "WARNING" => {
+            // It comes after the row and before the end of the answer, which comes with the commit. The other name of the severity
+            // is in the server's own language.
+            Some(Ok(AsyncMessage::Notice(notice))) if notice.parsed_severity() == Some(Severity::Warning) => {
                 warnings.fetch_add(1, Ordering::Release);
             }
             Some(Ok(_)) => {}
-            Some(Err(error)) => return failure(&error),
+            Some(Err(error)) => {
+                let of_network = error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>);
+                return Ended { why: failure(&error), by_server: !of_network };
+            }
             None => {
-                return Error::new(ErrorKind::Unavailable, "talk to the server", "the connection was closed");
+                let why = Error::new(ErrorKind::Unavailable, "talk to the server", "the connection was closed");
+                return Ended { why, by_server: false };
             }
         }
     }

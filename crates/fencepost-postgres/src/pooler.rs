@@ -12,6 +12,7 @@ use tokio_postgres::error::SqlState;
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Host, Options};
 use crate::failure::{failure, is, unavailable};
+use crate::session::answered;
 use crate::settings::{self, Terms};
 
 /// How often it is looked whether two connections share a session. In the traffic of others a pooler may give them two by chance.
@@ -52,14 +53,21 @@ pub(crate) async fn connect(
             Pooling::Session => {}
             pooling => return Err(refusal(Some(pooling))),
         }
-        let set = connection.client().batch_execute(&settings::all_as_sql(terms)).await;
-        set.map_err(|error| failure(&error))?;
+        let set = async {
+            let set = connection.client().batch_execute(&settings::all_as_sql(terms)).await;
+            set.map_err(|error| failure(&error))
+        };
+        answered(clock, Box::pin(set)).await?;
         return Ok(connection);
     }
     let own = endpoint.startup_options.as_deref().unwrap_or_default();
     let start = format!("{own}{} -c {MARK}={mark}", settings::as_options(terms));
     match Connection::open(clock, endpoint, host, &start).await {
-        Ok(connection) if mark_of(connection.client()).await?.as_deref() == Some(&mark) => Ok(connection),
+        Ok(connection)
+            if answered(clock, Box::pin(mark_of(connection.client()))).await?.as_deref() == Some(&mark) =>
+        {
+            Ok(connection)
+        }
         Ok(_) => Err(named(clock, endpoint, host, &mark).await),
         Err(error) if is_about_options(&error) => Err(named(clock, endpoint, host, &mark).await),
         Err(error) => Err(error),

@@ -15,16 +15,13 @@ use crate::claim::PostgresClaim;
 use crate::endpoint::PausePolicy;
 use crate::failure::{unavailable, unexpected};
 use crate::server::{Server, Turn};
-use crate::session::{Answer, Request, Session, Waits};
+use crate::session::{Answer, REPLY_MOST, Request, Session, Waits, answered, silent};
 
 /// How long a server that broke off is tried to be reached before a wait ends.
 const RECONNECT_MOST: Duration = Duration::from_secs(5);
 
 /// The pause between two tries, and as much again at random.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// How long a request that waits for nothing may take, before the connection counts as broken.
-const REPLY_MOST: Duration = Duration::from_secs(2);
 
 /// How long a request that was given up may take to end.
 const LET_GO_MOST: Duration = Duration::from_secs(2);
@@ -232,11 +229,11 @@ impl<'a> Attempt<'a> {
 
     /// The answer to a request that waits for nothing. A session on which none comes is closed.
     async fn answer<T>(&self, session: &Session, asking: impl Future<Output = Result<T>>) -> Result<T> {
-        let answered_by = Some(self.clock().now().after(REPLY_MOST));
-        until(self.clock(), answered_by, asking).await.unwrap_or_else(|| {
+        let answer = answered(self.clock(), asking).await;
+        if answer.is_err() {
             session.close();
-            Err(silent())
-        })
+        }
+        answer
     }
 
     /// The session of the locks that are acquired together with this one, or one of its own.
@@ -441,10 +438,6 @@ async fn end(server: Server, session: Arc<Session>, id: i32) {
 /// The server counts in milliseconds.
 fn whole_millis(ttl: Duration) -> Duration {
     Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn silent() -> Error {
-    unavailable(format!("the server has not answered for {REPLY_MOST:?}"))
 }
 
 fn contended(what: &str) -> Error {

@@ -13,7 +13,7 @@ use futures_channel::oneshot;
 
 use crate::endpoint::{Endpoint, Options};
 use crate::failure::failure;
-use crate::session::{Session, lock};
+use crate::session::{Session, answered, lock};
 use crate::settings::Terms;
 
 /// How many sessions are kept for the next acquisition, and how long.
@@ -29,11 +29,19 @@ struct Shared {
     clock: Clock,
     endpoint: Endpoint,
     options: Options,
-    idle: Mutex<Vec<(Moment, Arc<Session>)>>,
+    idle: Mutex<Idle>,
     ids: Mutex<HashMap<LockName, i32>>,
     /// The sessions on which locks are held, by their holders: the next lock of a set goes on the same one.
     holding: Mutex<HashMap<HolderId, Weak<Session>>>,
     queues: Mutex<HashMap<LockName, VecDeque<oneshot::Sender<Turn>>>>,
+}
+
+/// Sessions that nobody uses, and since when.
+#[derive(Debug, Default)]
+struct Idle {
+    sessions: Vec<(Moment, Arc<Session>)>,
+    /// Whether somebody closes those that are old.
+    is_swept: bool,
 }
 
 impl Server {
@@ -59,7 +67,8 @@ impl Server {
         let terms = Terms { ttl, on_pause: options.on_pause };
         while let Some(session) = self.take_idle() {
             // One that has broken meanwhile is not used; the next one may be newer.
-            if session.adopt(terms).await.is_ok() {
+            let adopted = answered(clock, Box::pin(session.adopt(terms))).await;
+            if adopted.is_ok() {
                 session.enter();
                 return Ok(session);
             }
@@ -72,7 +81,7 @@ impl Server {
 
     fn take_idle(&self) -> Option<Arc<Session>> {
         let mut idle = lock(&self.0.idle);
-        while let Some((_, session)) = idle.pop() {
+        while let Some((_, session)) = idle.sessions.pop() {
             if session.is_open() {
                 return Some(session);
             }
@@ -87,12 +96,12 @@ impl Server {
             return;
         }
         let mut idle = lock(&self.0.idle);
-        let is_first = idle.is_empty();
-        if idle.len() < IDLE_MOST {
-            idle.push((self.clock().now(), session));
+        if idle.sessions.len() < IDLE_MOST {
+            idle.sessions.push((self.clock().now(), session));
         }
+        let is_swept = std::mem::replace(&mut idle.is_swept, true);
         drop(idle);
-        if is_first {
+        if !is_swept {
             self.clock().serve(close_idle(Arc::downgrade(&self.0), self.clock().clone()));
         }
     }
@@ -164,16 +173,24 @@ impl Server {
     }
 
     fn call_next(&self, name: &LockName) {
-        let mut queues = lock(&self.0.queues);
-        let Some(queue) = queues.get_mut(name) else { return };
-        while let Some(next) = queue.pop_front() {
+        while let Some(next) = self.next_in_line(name) {
+            // Not under the lock of the queues: a turn that nobody takes comes back here when it is dropped.
             match next.send(Turn::new(self, name)) {
                 Ok(()) => return,
                 // That one has given up.
                 Err(mut turn) => turn.server = None,
             }
         }
-        queues.remove(name);
+    }
+
+    /// Whoever waits first; where nobody does, the queue is gone.
+    fn next_in_line(&self, name: &LockName) -> Option<oneshot::Sender<Turn>> {
+        let mut queues = lock(&self.0.queues);
+        let next = queues.get_mut(name)?.pop_front();
+        if next.is_none() {
+            queues.remove(name);
+        }
+        next
     }
 }
 
@@ -205,8 +222,9 @@ async fn close_idle(shared: Weak<Shared>, clock: Clock) {
         let Some(shared) = shared.upgrade() else { return };
         let old = clock.now().before(IDLE_FOR);
         let mut idle = lock(&shared.idle);
-        idle.retain(|(since, session)| *since > old && session.is_open());
-        if idle.is_empty() {
+        idle.sessions.retain(|(since, session)| *since > old && session.is_open());
+        if idle.sessions.is_empty() {
+            idle.is_swept = false;
             return;
         }
     }

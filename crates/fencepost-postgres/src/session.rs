@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencepost_core::{Clock, ErrorKind, Moment, Result, until};
+use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
 use futures_util::future::{join, join4, try_join_all};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -125,9 +125,8 @@ impl Session {
         let facts = Facts::read(client).await?;
         facts.check(host, terms)?;
         schema::ensure(client, facts.has_schema).await?;
-        let asking = async {
-            if options.has_quarantine { ready_at(clock, client, options.max_ttl).await } else { Ok(None) }
-        };
+        // Also without a quarantine of its own: the longest lease counts in that of the others.
+        let asking = ready_at(clock, client, options.max_ttl);
         // All is sent at once.
         let forgetting = client.batch_execute(FORGET_OLD_WAITERS);
         let wait_most =
@@ -136,7 +135,7 @@ impl Session {
         let (ready_at, forgotten, statements, limited) =
             join4(asking, forgetting, Statements::prepare(client), limiting).await;
         forgotten.and(limited).map_err(|error| missing_rights(&error))?;
-        let (ready_at, statements) = (ready_at?, statements?);
+        let (ready_at, statements) = (ready_at?.filter(|_| options.has_quarantine), statements?);
         Ok(Self {
             statements,
             pid: facts.pid,
@@ -276,7 +275,10 @@ impl Session {
             None => Ok(Answer::Busy),
             Some(-1) => Ok(Answer::UnknownRow),
             Some(-2) => Ok(Answer::Rests),
-            Some(waited) if waited < 0 => Ok(Answer::Granted(-2 - waited)),
+            Some(waited) if waited < 0 => {
+                self.is_limited.store(true, Ordering::Relaxed);
+                Ok(Answer::Granted(-2 - waited))
+            }
             Some(token) if token > 0 => {
                 self.is_limited.store(false, Ordering::Relaxed);
                 Ok(Answer::Granted(token))
@@ -289,10 +291,12 @@ impl Session {
     async fn register(&self, waits: Option<&Waits>) -> Result<()> {
         let changed = match waits {
             None if !self.is_registered.swap(false, Ordering::Relaxed) => return Ok(()),
-            None => self.client().execute(UNREGISTER, &[]).await,
+            None => self.client().execute_typed(UNREGISTER, &[]).await,
             Some(_) if self.is_registered.swap(true, Ordering::Relaxed) => return Ok(()),
             Some(Waits { holder, label, for_ms }) => {
-                self.client().execute(REGISTER, &[holder, label, for_ms]).await
+                let values: [(&(dyn ToSql + Sync), Type); 3] =
+                    [(holder, Type::TEXT), (label, Type::TEXT), (for_ms, Type::INT8)];
+                self.client().execute_typed(REGISTER, &values).await
             }
         };
         changed.map(drop).map_err(|error| missing_rights(&error))
@@ -312,9 +316,9 @@ impl Session {
     pub(crate) async fn holds(&self, id: i32) -> Result<bool> {
         let idle_most = lock(&self.terms).idle_most(false);
         let freeing = async {
-            if idle_most.is_zero() && self.is_limited.load(Ordering::Relaxed) {
+            // Before it is sent: a wait that is sent behind it limits the session again, and says so.
+            if idle_most.is_zero() && self.is_limited.swap(false, Ordering::Relaxed) {
                 self.limit_idleness(idle_most).await?;
-                self.is_limited.store(false, Ordering::Relaxed);
             }
             Ok(())
         };
@@ -397,8 +401,10 @@ impl Statements {
 /// From when on the server grants; `None` where it does already.
 async fn ready_at(clock: &Clock, client: &Client, max_ttl: Duration) -> Result<Option<Moment>> {
     let max_ttl = i64::try_from(max_ttl.as_millis()).unwrap_or(i64::MAX);
-    let row = client.query_one("select fencepost.ready_in($1)", &[&max_ttl]).await;
-    let left: i64 = row.map_err(|error| missing_rights(&error))?.get(0);
+    // Sent at once, without being prepared first.
+    let rows = client.query_typed("select fencepost.ready_in($1)", &[(&max_ttl, Type::INT8)]).await;
+    let rows = rows.map_err(|error| missing_rights(&error))?;
+    let left: i64 = rows.first().map_or(0, |row| row.get(0));
     let left = u64::try_from(left).ok().filter(|left| *left > 0);
     Ok(left.map(|left| clock.now().after(Duration::from_millis(left + left / 1_000))))
 }
@@ -450,6 +456,22 @@ impl Facts {
         }
         settings::check(terms, |name| self.settings.get(name).map(ToOwned::to_owned))
     }
+}
+
+/// How long a request that waits for nothing may take, before the connection counts as broken.
+pub(crate) const REPLY_MOST: Duration = Duration::from_secs(2);
+
+/// The answer to a request that waits for nothing.
+///
+/// # Errors
+/// `Unavailable` when none comes; the session is not to be used again then.
+pub(crate) async fn answered<T>(clock: &Clock, asking: impl Future<Output = Result<T>>) -> Result<T> {
+    let answered_by = Some(clock.now().after(REPLY_MOST));
+    until(clock, answered_by, asking).await.unwrap_or_else(|| Err(silent()))
+}
+
+pub(crate) fn silent() -> Error {
+    unavailable(format!("the server has not answered for {REPLY_MOST:?}"))
 }
 
 /// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.

@@ -1,6 +1,6 @@
 //! What a session must have set, whatever the role or the database has by default.
 //!
-//! Each setting is read back: a lease may only be believed in where the server really works by these.
+//! Each setting is read back at the beginning: a lease may only be believed in where the server really works by these.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use fencepost_core::{Error, ErrorKind, Result};
 
 use crate::endpoint::PausePolicy;
 
-/// The longest that one statement waits for the lock or for its door. Below half of the server's `deadlock_timeout` (1 s), so that
+/// The longest that one statement waits for the door of a lock, for its row, and for the lock, each. Below half of the server's `deadlock_timeout` (1 s), so that
 /// a holder that builds an index concurrently waits for no waiter's transaction for long, and no detector is ever run.
-const WAIT_MOST: Duration = Duration::from_millis(400);
+const WAIT_MOST: Duration = Duration::from_millis(300);
 
 /// How long the set-up of a session waits for that of another one, or for the schema to be made.
 const SET_UP_WAIT_MOST: Duration = Duration::from_secs(2);
@@ -159,7 +159,7 @@ mod tests {
             assert!(kept * 1_000 >= ms, "{kept} s for {ms} ms");
             assert!(value("tcp_user_timeout") >= ms);
             let wait = terms.lock_timeout(Duration::from_secs(1)).as_millis();
-            assert!((1..=400).contains(&wait) && (ms < 64 || u64::try_from(wait).unwrap() <= ms / 32));
+            assert!((1..=300).contains(&wait) && (ms < 64 || u64::try_from(wait).unwrap() <= ms / 32));
         }
     }
 

@@ -96,7 +96,11 @@ impl Keeping {
                 self.shared.call_listeners();
                 self.observe(&event::Event::Lost { error: error.clone() });
             }
-            (_, Event::Renewed(_) | Event::Revalidated(_)) => {
+            (_, Event::Revalidated(_)) => {
+                self.shared.note_revalidation();
+                self.observe(&event::Event::Renewed { deadline: self.keeper.deadline() });
+            }
+            (_, Event::Renewed(_)) => {
                 self.observe(&event::Event::Renewed { deadline: self.keeper.deadline() });
             }
             (_, Event::Failed(error)) => self.observe(&event::Event::RenewFailed { error: error.clone() }),

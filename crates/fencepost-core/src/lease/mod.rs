@@ -122,7 +122,8 @@ impl Lease {
     }
 
     /// Heeds what a fence has answered to this lease's stamp: one that was refused is lost from now on, since somebody else
-    /// holds the lock. Stop, and read again before you write under a new lease. Every other answer is passed on.
+    /// holds the lock. Stop, and read again before you write under a new lease. Every other answer is passed on. Observers are not
+    /// told: whoever calls this knows.
     ///
     /// # Errors
     /// Those of `answer`.

@@ -3,7 +3,7 @@
 //!
 //! Invariant: whoever waits for the loss has left its waker before it looked.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     parked: Mutex<Option<Box<dyn Claim>>>,
     /// Whether the store keeps the lock beyond the deadline.
     is_kept: bool,
+    /// Whether the deadline was seen to have passed, and nobody has revalidated the lease since.
+    was_overdue: AtomicBool,
 }
 
 impl Shared {
@@ -47,6 +49,7 @@ impl Shared {
             listeners: Mutex::default(),
             parked: Mutex::default(),
             is_kept,
+            was_overdue: AtomicBool::new(false),
         };
         shared.set_deadline(deadline);
         shared
@@ -86,7 +89,19 @@ impl Shared {
 
     /// Why a lease is not to be believed in that the store may still keep.
     fn overdue(&self) -> Option<Error> {
-        (self.is_kept && self.deadline().passed(self.clock.now())).then(passed_deadline)
+        if !self.is_kept {
+            return None;
+        }
+        // Once seen it stays so, also where a renewal that nobody asked for was acknowledged in that moment.
+        if self.deadline().passed(self.clock.now()) {
+            self.was_overdue.store(true, Ordering::Release);
+        }
+        self.was_overdue.load(Ordering::Acquire).then(passed_deadline)
+    }
+
+    /// The holder has asked, and the store has said that the lease is still its own.
+    pub(super) fn note_revalidation(&self) {
+        self.was_overdue.store(false, Ordering::Release);
     }
 
     pub(super) async fn revalidate(&self, noted: &mpsc::UnboundedSender<Revalidation>) -> Result<()> {

@@ -85,5 +85,5 @@ fn what_is_no_table_cannot_be_guarded() {
         .server
         .execute("grant usage on schema fencepost to app; grant select on fencepost.installation to app");
     let denied = home.run(["fence", "install", &scene.url, "--table", "account", "--lock", "demo"]).exits(77);
-    assert_says(&denied, &["must be owner", "--dry-run"]);
+    assert_says(&denied, &["must be owner", "only the owner"]);
 }
