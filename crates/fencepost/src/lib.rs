@@ -24,6 +24,10 @@ pub use fencepost_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use fencepost_sqlite as sqlite;
 
+/// Fences in object stores.
+#[cfg(feature = "objectstore")]
+pub use fencepost_objectstore as objectstore;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors
@@ -93,6 +97,8 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
         "postgres" => Ok(Arc::new(postgres::PostgresFence::from_url(url, Clock::system())?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::SqliteFence::from_url(url)?)),
+        #[cfg(feature = "objectstore")]
+        "s3" | "gs" | "az" => Ok(Arc::new(objectstore::ObjectStoreFence::from_url(url)?)),
         _ => Err(missing(url, "fence")),
     }
 }
@@ -120,5 +126,9 @@ pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<Pat
 fn missing(url: &BackendUrl, what: &str) -> Error {
     let context = format!("this build of fencepost has no {what} for {}:", url.scheme());
     let kinds: Vec<_> = profiles().iter().map(|profile| format!("{}:", profile.backend)).collect();
-    Error::new(ErrorKind::Unsupported, "connect", context).hint(format!("it has {}", kinds.join(" and ")))
+    let hint = match url.kind() {
+        "s3" | "gs" | "az" if what == "fence" => "build it with the feature `objectstore`".to_owned(),
+        _ => format!("it has {}", kinds.join(" and ")),
+    };
+    Error::new(ErrorKind::Unsupported, "connect", context).hint(hint)
 }
