@@ -3,11 +3,13 @@
 //! Invariant: the pointer is in the object of the mark, so one conditional put checks the mark and moves the pointer. A data object is
 //! put once, under a key that nobody else has, and is complete before a pointer leads to it.
 
+use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use fencepost_core::{Error, ErrorKind, Fence, LockName, Mark, Result, Stamp};
 use object_store::PutMode;
 use object_store::path::Path;
+use tokio::task::spawn_blocking;
 
 use crate::envelope::{Envelope, nonce};
 use crate::failure::Failure;
@@ -40,6 +42,26 @@ impl ObjectStoreFence {
     pub async fn publish(&self, stamp: &Stamp, name: &str, bytes: Vec<u8>) -> Result<String> {
         let published = self.try_publish(stamp, name, bytes).await;
         published.map_err(|error| error.during(PUBLISH).on(&stamp.lock))
+    }
+
+    /// The same with the content of a file, under the name of the file.
+    ///
+    /// # Cancel safety
+    /// That of [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// Those of [`publish`](Self::publish); `InvalidArgument` when there is no such file.
+    pub async fn publish_file(&self, stamp: &Stamp, path: impl AsRef<FilePath>) -> Result<String> {
+        let path = path.as_ref();
+        let wrong = |what: String| Error::new(ErrorKind::InvalidArgument, PUBLISH, what).on(&stamp.lock);
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| wrong(format!("{} has no name in text", path.display())))?;
+        let file = path.to_owned();
+        let read = run(async move { Ok(spawn_blocking(move || std::fs::read(file)).await) }).await?;
+        let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let bytes =
+            read.map_err(|error| wrong(format!("{} cannot be read", path.display())).caused_by(error))?;
+        self.publish(stamp, name, bytes).await
     }
 
     async fn try_publish(&self, stamp: &Stamp, name: &str, bytes: Vec<u8>) -> Result<String> {
@@ -165,3 +187,37 @@ fn result_name(name: &str) -> Result<String> {
 const MOST_RESULTS: usize = 1000;
 
 const PUBLISH: &str = "publish the result";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(token: u64) -> Stamp {
+        let lock = "ledger".parse().unwrap();
+        Stamp { lock, token: token.try_into().unwrap(), holder: fencepost_core::StampHolder::default() }
+    }
+
+    fn sealed(before: Option<&Envelope>, token: u64) -> Envelope {
+        let mark = Mark::sealed(None, &stamp(token)).unwrap();
+        Envelope::following(before, &stamp(token).lock, Some(mark))
+    }
+
+    #[test]
+    fn pointer_that_was_moved_before_a_newer_seal_was_moved() {
+        let Ok(Step::Put(moved, ())) = point(Some(&sealed(None, 7)), &stamp(7), "totals", "7-a") else {
+            panic!("the stamp is the sealed one");
+        };
+        let newer = sealed(Some(&moved), 8);
+        assert!(matches!(point(Some(&newer), &stamp(7), "totals", "7-a"), Ok(Step::Done(()))));
+        assert!(point(Some(&newer), &stamp(7), "totals", "7-b").is_err());
+    }
+
+    #[test]
+    fn lock_has_only_so_many_results() {
+        let mut full = sealed(None, 7);
+        full.results = (0..MOST_RESULTS).map(|name| (name.to_string(), "7-a".to_owned())).collect();
+        assert!(point(Some(&full), &stamp(7), "0", "7-b").is_ok());
+        assert!(point(Some(&full), &stamp(7), "totals", "7-b").is_err());
+        assert!((full.text().len() as u64) < crate::envelope::LONGEST);
+    }
+}

@@ -51,7 +51,7 @@ fn handle() -> Result<&'static Handle> {
 }
 
 fn start() -> std::io::Result<Handle> {
-    // The second thread that there can be looks up names, which blocks.
+    // The second thread that there can be looks up names and reads files, which blocks.
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
     let handle = runtime.handle().clone();
     let thread = std::thread::Builder::new().name("fencepost-objects".to_owned());

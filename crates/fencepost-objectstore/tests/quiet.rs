@@ -1,6 +1,5 @@
 //! What a constructor does, in a process in which nothing else has called a store.
-
-#![expect(clippy::unwrap_used, reason = "the helpers of a test panic as its assertions do")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use fencepost_core::{Fence, block_on};
 use fencepost_objectstore::ObjectStoreFence;

@@ -103,8 +103,8 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
     }
 }
 
-/// Makes a copy of `path` the current result of the stamp's lock, in the directory that a URL names as a fence. Gives the name that
-/// leads to it.
+/// Makes a copy of `path` the current result of the stamp's lock, in the directory that a URL names as a fence, or a file the
+/// current result of its name, in a bucket. Gives the name that leads to it, or the URL of the object.
 ///
 /// # Cancel safety
 /// A dropped call has published the result or not.
@@ -115,8 +115,13 @@ pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<Pat
     match url.kind() {
         #[cfg(feature = "file")]
         "file" => file::FileFence::from_url(url)?.publish(stamp, path).await,
+        #[cfg(feature = "objectstore")]
+        "s3" | "gs" | "az" => {
+            let fence = objectstore::ObjectStoreFence::from_url(url)?;
+            fence.publish_file(stamp, path).await.map(PathBuf::from)
+        }
         _ => {
-            let what = format!("{url} is no directory, and results are published in one");
+            let what = format!("{url} is no directory and no bucket, and results are published in one");
             Err(Error::new(ErrorKind::Unsupported, "publish the result", what)
                 .hint("name a directory, such as file:/srv/exports"))
         }

@@ -85,7 +85,7 @@ pub(crate) struct Stamped {
 
 #[derive(Args, Debug)]
 pub(crate) struct FencePublish {
-    /// The fence: file:/directory
+    /// The fence: file:/directory, s3://bucket/prefix
     #[arg(value_name = "URL")]
     url: String,
     /// The lock [env: FENCEPOST_LOCK], and what the job has made

@@ -7,6 +7,7 @@ mod fence;
 mod fenced;
 mod files;
 mod look;
+mod objectstore;
 mod postgres;
 mod pty;
 mod publish;

@@ -56,6 +56,14 @@ fn busy_store_is_asked_again() {
 }
 
 #[test]
+fn data_that_are_refused_for_a_moment_are_put_all_the_same() {
+    let (server, fence) = sealed();
+    server.doom(&[Refused(409), Refused(503)]);
+    publish(&fence, 7, "one").unwrap();
+    assert_eq!(current(&fence).as_deref(), Some("one"));
+}
+
+#[test]
 fn lower_token_is_stale_also_after_a_lost_answer() {
     let (server, fence) = sealed();
     server.doom(&[DoneUnanswered]);

@@ -1,6 +1,5 @@
 //! What only fences in object stores do: conditions, pointers, answers that are lost, and a control that has none of it.
-
-#![expect(clippy::unwrap_used, reason = "the helpers of a test panic as its assertions do")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod control;
 mod lost;
