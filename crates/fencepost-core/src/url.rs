@@ -33,7 +33,10 @@ const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 const LONGEST_MAX_TTL: Duration = Duration::from_hours(24);
 
 /// Query parameters whose values are secrets.
-const SECRET_OPTIONS: &[&str] = &["password", "passwd", "pass", "sslpassword", "token", "secret"];
+const SECRET_OPTIONS: &[&str] = &["passwd", "pass", "sig"];
+
+/// Words that make a parameter secret wherever they stand in its name, whether or not there is such an option.
+const SECRET_WORDS: &[&str] = &["password", "secret", "token", "credential", "access_key", "account_key"];
 
 /// The URL of a backend or a fence.
 ///
@@ -240,7 +243,8 @@ fn redacted(text: &str) -> String {
 }
 
 fn is_secret(option: &str) -> bool {
-    SECRET_OPTIONS.contains(&option.trim_start_matches('?').to_ascii_lowercase().as_str())
+    let option = option.trim_start_matches('?').to_ascii_lowercase();
+    SECRET_OPTIONS.contains(&option.as_str()) || SECRET_WORDS.iter().any(|word| option.contains(word))
 }
 
 /// Hides what stands between the first colon after the slashes and the last `@`, which stands at the end of `text`
@@ -271,6 +275,7 @@ mod tests {
             ("postgres://h/db?x=1&password=p@ss", "postgres://h/db?***"),
             ("postgres://u:pw@h/db?password=p@ss", "postgres://u:***@h/db?***"),
             ("redis://u:p?token=w@h:1/0", "redis://u:***?***"),
+            ("s3://b/p?secret_access_key=pw", "s3://b/p?secret_access_key=***"),
             ("etcd://h1:2379,h2:2379/p", "etcd://h1:2379,h2:2379/p"),
             ("file:/var/lib/x?fsync=on", "file:/var/lib/x?fsync=on"),
         ] {

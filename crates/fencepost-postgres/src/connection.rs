@@ -245,7 +245,8 @@ where
                 return Ended { why: failure(&error), by_server: !of_network };
             }
             None => {
-                let why = Error::new(ErrorKind::Unavailable, "talk to the server", "the connection was closed");
+                let why =
+                    Error::new(ErrorKind::Unavailable, "talk to the server", "the connection was closed");
                 return Ended { why, by_server: false };
             }
         }

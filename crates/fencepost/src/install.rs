@@ -26,7 +26,7 @@ pub struct Installation {
 /// when this build has no such fence.
 pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Result<Vec<String>> {
     match (url.kind(), &installation.table) {
-        ("file" | "redis" | "redlock", Some(_)) => Err(without_tables(url)),
+        ("file" | "redis" | "redlock" | "s3" | "gs" | "az", Some(_)) => Err(without_tables(url)),
         #[cfg(feature = "file")]
         ("file", None) => install_directory(&crate::file::FileFence::from_url(url)?, installation.dry_run),
         #[cfg(feature = "redis")]
@@ -55,6 +55,15 @@ pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Res
             }
             fence.install(guarded).await
         }
+        #[cfg(feature = "objectstore")]
+        ("s3" | "gs" | "az", None) => {
+            let fence = crate::objectstore::ObjectStoreFence::from_url(url)?;
+            if installation.dry_run {
+                return Ok(vec![format!("would try whether {fence} honours conditional puts")]);
+            }
+            fence.probe().await?;
+            Ok(vec![format!("{fence} honours conditional puts; there is nothing to install")])
+        }
         _ => Err(missing(url, "fence")),
     }
 }
@@ -68,11 +77,11 @@ pub async fn install_fence(url: &BackendUrl, installation: &Installation) -> Res
 /// Those of [`install_fence`], and [`ErrorKind::Unsupported`] where only hands take it away.
 pub async fn uninstall_fence(url: &BackendUrl, installation: &Installation) -> Result<Vec<String>> {
     match (url.kind(), &installation.table) {
-        ("file" | "redis" | "redlock", Some(_)) => Err(without_tables(url)),
-        ("file", None) => {
+        ("file" | "redis" | "redlock" | "s3" | "gs" | "az", Some(_)) => Err(without_tables(url)),
+        ("file" | "s3" | "gs" | "az", None) => {
             let what = format!("{url} holds the marks, without which former holders could write again");
             Err(Error::new(ErrorKind::Unsupported, "uninstall the fence", what).hint(
-                "`fencepost fence forget` removes one mark; remove the directory by hand when nobody uses it any more",
+                "`fencepost fence forget` removes one mark; remove the rest by hand when nobody uses it any more",
             ))
         }
         #[cfg(feature = "redis")]

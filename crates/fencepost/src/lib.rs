@@ -28,6 +28,10 @@ pub use fencepost_sqlite as sqlite;
 #[cfg(feature = "http")]
 pub use fencepost_http as http;
 
+/// Fences in object stores.
+#[cfg(feature = "objectstore")]
+pub use fencepost_objectstore as objectstore;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors
@@ -97,12 +101,14 @@ pub fn fence(url: &BackendUrl) -> Result<Arc<dyn Fence>> {
         "postgres" => Ok(Arc::new(postgres::PostgresFence::from_url(url, Clock::system())?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::SqliteFence::from_url(url)?)),
+        #[cfg(feature = "objectstore")]
+        "s3" | "gs" | "az" => Ok(Arc::new(objectstore::ObjectStoreFence::from_url(url)?)),
         _ => Err(missing(url, "fence")),
     }
 }
 
-/// Makes a copy of `path` the current result of the stamp's lock, in the directory that a URL names as a fence. Gives the name that
-/// leads to it.
+/// Makes a copy of `path` the current result of the stamp's lock, in the directory that a URL names as a fence, or a file the
+/// current result of its name, in a bucket. Gives the name that leads to it, or the URL of the object.
 ///
 /// # Cancel safety
 /// A dropped call has published the result or not.
@@ -113,8 +119,13 @@ pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<Pat
     match url.kind() {
         #[cfg(feature = "file")]
         "file" => file::FileFence::from_url(url)?.publish(stamp, path).await,
+        #[cfg(feature = "objectstore")]
+        "s3" | "gs" | "az" => {
+            let fence = objectstore::ObjectStoreFence::from_url(url)?;
+            fence.publish_file(stamp, path).await.map(PathBuf::from)
+        }
         _ => {
-            let what = format!("{url} is no directory, and results are published in one");
+            let what = format!("{url} is no directory and no bucket, and results are published in one");
             Err(Error::new(ErrorKind::Unsupported, "publish the result", what)
                 .hint("name a directory, such as file:/srv/exports"))
         }
@@ -124,5 +135,9 @@ pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<Pat
 fn missing(url: &BackendUrl, what: &str) -> Error {
     let context = format!("this build of fencepost has no {what} for {}:", url.scheme());
     let kinds: Vec<_> = profiles().iter().map(|profile| format!("{}:", profile.backend)).collect();
-    Error::new(ErrorKind::Unsupported, "connect", context).hint(format!("it has {}", kinds.join(" and ")))
+    let hint = match url.kind() {
+        "s3" | "gs" | "az" if what == "fence" => "build it with the feature `objectstore`".to_owned(),
+        _ => format!("it has {}", kinds.join(" and ")),
+    };
+    Error::new(ErrorKind::Unsupported, "connect", context).hint(hint)
 }

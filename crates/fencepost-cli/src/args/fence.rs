@@ -68,7 +68,7 @@ const FROM_RUN: &str = "Under `fencepost run`, LOCK, TOKEN and --holder are thos
 #[derive(Args, Debug)]
 pub(crate) struct Stamped {
     /// The fence: file:/directory, redis://host:6379/0, postgres://user@host/database,
-    /// sqlite:/file
+    /// sqlite:/file, s3://bucket/prefix
     #[arg(value_name = "URL")]
     url: String,
     /// The lock [env: FENCEPOST_LOCK]
@@ -85,7 +85,7 @@ pub(crate) struct Stamped {
 
 #[derive(Args, Debug)]
 pub(crate) struct FencePublish {
-    /// The fence: file:/directory
+    /// The fence: file:/directory, s3://bucket/prefix
     #[arg(value_name = "URL")]
     url: String,
     /// The lock [env: FENCEPOST_LOCK], and what the job has made
@@ -117,7 +117,7 @@ impl FencePublish {
 #[derive(Args, Debug)]
 pub(crate) struct FenceShow {
     /// The fence: file:/directory, redis://host:6379/0, postgres://user@host/database,
-    /// sqlite:/file
+    /// sqlite:/file, s3://bucket/prefix
     #[arg(value_name = "URL")]
     url: String,
     /// The lock [default: every lock that has a mark]
@@ -128,7 +128,7 @@ pub(crate) struct FenceShow {
 #[derive(Args, Debug)]
 pub(crate) struct FenceForget {
     /// The fence: file:/directory, redis://host:6379/0, postgres://user@host/database,
-    /// sqlite:/file
+    /// sqlite:/file, s3://bucket/prefix
     #[arg(value_name = "URL")]
     url: String,
     /// The lock
@@ -142,7 +142,7 @@ pub(crate) struct FenceForget {
 #[derive(Args, Debug)]
 pub(crate) struct FenceInstall {
     /// The fence: file:/directory, redis://host:6379/0, postgres://user@host/database,
-    /// sqlite:/file
+    /// sqlite:/file, s3://bucket/prefix
     #[arg(value_name = "URL")]
     url: String,
     /// Refuse writes to this table without a valid token, where the fence is a database

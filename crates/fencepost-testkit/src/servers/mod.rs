@@ -4,10 +4,12 @@
 
 mod certificates;
 mod clock;
+mod moto;
 mod pgbouncer;
 mod postgres;
 mod redis;
 mod resp;
+mod s3;
 mod sentinel;
 
 use std::fs::File;
@@ -18,10 +20,12 @@ use std::time::Duration;
 use fencepost_core::Clock;
 
 pub use certificates::Certificates;
+pub use moto::MotoServer;
 pub use pgbouncer::{PgBouncer, PoolMode};
 pub use postgres::{PostgresClient, PostgresServer, PostgresSetup, psql};
 pub use redis::{RedisServer, RedisSetup};
 pub use resp::{RedisClient, Reply};
+pub use s3::{Fate, Ignored, S3Server};
 pub use sentinel::RedisSentinel;
 
 use crate::block_on;
