@@ -1,16 +1,19 @@
 //! The backend of one database: acquiring, looking, lifting, revoking.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Handover,
     LockName, LockState, Loss, LossReason, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing,
-    Tokens, Waiting,
+    Tokens, Waiting, until,
 };
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::endpoint::{Endpoint, Options, PausePolicy};
-use crate::failure::unavailable;
+use crate::failure::{is, unavailable};
 use crate::libpq::Environment;
 use crate::look::{Wanted, look};
 use crate::queue;
@@ -29,8 +32,11 @@ pub const PROFILE: Profile = Profile::weakest("postgres")
     .revocable()
     .rests();
 
-/// How often a lift finds the door of a lock taken before it gives up.
-const LIFT_TRIES: usize = 20;
+/// How long looking, lifting or revoking may take.
+const ASK_MOST: Duration = Duration::from_secs(15);
+
+/// How often the door of a lock is found taken by somebody who waits before it is given up.
+const DOOR_TRIES: usize = 20;
 
 /// Locks in a database.
 #[derive(Clone, Debug)]
@@ -61,6 +67,48 @@ impl PostgresBackend {
         Ok(Self { server: Server::new(clock, endpoint, options), profile, shown: url.to_string() })
     }
 
+    /// The outcome of what takes a few requests. A session on which the server is silent is not used again.
+    async fn in_time<T>(&self, asking: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let clock = self.server.clock();
+        let outcome = until(clock, Some(clock.now().after(ASK_MOST)), Box::pin(asking)).await;
+        outcome.unwrap_or_else(|| Err(unavailable(format!("the server has not answered for {ASK_MOST:?}"))))
+    }
+
+    async fn look_at(&self, name: &LockName) -> Result<LockState> {
+        let session = self.server.session(self.server.options().max_ttl).await?;
+        let seen = look(&session, Wanted::One(name)).await?;
+        let mut state = seen.into_iter().next().unwrap_or_else(|| LockState::free(name.clone()));
+        let now = self.clock().now();
+        if let Some(ready_at) = session.ready_at.filter(|at| *at > now && state.status == Status::Free) {
+            state.status = Status::Quarantined;
+            state.remaining = Some(ready_at.since(now));
+        }
+        self.server.keep(session);
+        Ok(state)
+    }
+
+    async fn look_at_all(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
+        let session = self.server.session(self.server.options().max_ttl).await?;
+        let mut states = look(&session, Wanted::All(prefix)).await?;
+        states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
+        self.server.keep(session);
+        Ok(states)
+    }
+
+    async fn raise(&self, name: &LockName, to: FencingToken) -> Result<()> {
+        let session = self.server.session(self.server.options().max_ttl).await?;
+        let id = self.server.lock_id(&session, name).await?;
+        let below = i64::try_from(to.get() - 1).unwrap_or(i64::MAX);
+        for _ in 0..DOOR_TRIES {
+            let lifted = session.client().query_one("select fencepost.lift($1, $2)", &[&id, &below]).await;
+            if lifted.map_err(|error| missing_rights(&error))?.get(0) {
+                self.server.keep(session);
+                return Ok(());
+            }
+        }
+        Err(unavailable("waiters stand in the way; nothing was changed").during("lift the token"))
+    }
+
     /// Ends the session that holds a lock by the grant with this token, and of this holder where one is named.
     async fn take_away(
         &self,
@@ -78,12 +126,12 @@ impl PostgresBackend {
             let noted = client.execute(NOTE_REVOCATION, &[&id, &token, &reason]).await;
             noted.map_err(|error| missing_rights(&error))?;
         }
-        let ended = client.query_one(END_SESSION, &[&id, &token, &holder]).await;
+        let ended = end_session(client, id, token, holder).await;
         if ended.is_err() && reason.is_some() {
             // It was not taken away: a later loss has another reason. What goes wrong here went wrong before.
             let _ = client.execute(FORGET_REVOCATION, &[&id, &token]).await;
         }
-        let ended: Option<bool> = ended.map_err(|error| missing_rights(&error))?.get(0);
+        let ended = ended?;
         self.server.keep(session);
         match ended {
             Some(true) => Ok(Revoked::Done),
@@ -103,9 +151,34 @@ const NOTE_REVOCATION: &str = "insert into fencepost.revocation (id, token, reas
 /// No grant has the token 0.
 const FORGET_REVOCATION: &str = "update fencepost.revocation set token = 0 where id = $1 and token = $2";
 
-/// It waits until the session has ended: only then the lock is free.
-const END_SESSION: &str = "select pg_catalog.pg_terminate_backend(pid, 2000)
-    from (select fencepost.holder_of($1, $2, $3) as pid) as holding";
+/// Ends the session that holds the lock by that grant, and waits until it has ended: only then the lock is free. `None` where
+/// nobody holds it so.
+///
+/// In the door, so that no newer grant can be given between the look and the end; and as two statements, since the second sees
+/// what was committed before the door was reached.
+async fn end_session(client: &Client, id: i32, token: i64, holder: Option<&str>) -> Result<Option<bool>> {
+    // A holder is 32 hexadecimal digits.
+    let holder = holder.map_or_else(|| "null".to_owned(), |holder| format!("'{holder}'"));
+    let sql = format!(
+        "select pg_catalog.pg_advisory_xact_lock(1717923428, {id});
+         select pg_catalog.pg_terminate_backend(pid, 2000) as ended
+         from (select fencepost.holder_of({id}, {token}, {holder}) as pid) as holding"
+    );
+    for _ in 0..DOOR_TRIES {
+        match client.simple_query(&sql).await {
+            Ok(answers) => {
+                let ended = answers.iter().find_map(|answer| match answer {
+                    SimpleQueryMessage::Row(row) => row.try_get("ended").ok(),
+                    _ => None,
+                });
+                return Ok(ended.flatten().map(|ended| ended == "t"));
+            }
+            Err(error) if is(&error, &SqlState::LOCK_NOT_AVAILABLE) => {}
+            Err(error) => return Err(missing_rights(&error)),
+        }
+    }
+    Err(unavailable("waiters stand in the way; nothing was changed").during("revoke the lease"))
+}
 
 impl fmt::Display for PostgresBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,47 +201,24 @@ impl Backend for PostgresBackend {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockState> {
-        let session = self.server.session(self.server.options().max_ttl).await?;
-        let seen = look(&session, Wanted::One(name)).await?;
-        let mut state = seen.into_iter().next().unwrap_or_else(|| LockState::free(name.clone()));
-        let now = self.clock().now();
-        if let Some(ready_at) = session.ready_at.filter(|at| *at > now && state.status == Status::Free) {
-            state.status = Status::Quarantined;
-            state.remaining = Some(ready_at.since(now));
-        }
-        self.server.keep(session);
-        Ok(state)
+        self.in_time(self.look_at(name)).await
     }
 
     async fn list(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
-        let session = self.server.session(self.server.options().max_ttl).await?;
-        let mut states = look(&session, Wanted::All(prefix)).await?;
-        states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
-        self.server.keep(session);
-        Ok(states)
+        self.in_time(self.look_at_all(prefix)).await
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
-        self.take_away(name, token, None, Some(reason)).await
+        self.in_time(self.take_away(name, token, None, Some(reason))).await
     }
 
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
-        let session = self.server.session(self.server.options().max_ttl).await?;
-        let id = self.server.lock_id(&session, name).await?;
-        let below = i64::try_from(to.get() - 1).unwrap_or(i64::MAX);
-        for _ in 0..LIFT_TRIES {
-            let lifted = session.client().query_one("select fencepost.lift($1, $2)", &[&id, &below]).await;
-            if lifted.map_err(|error| missing_rights(&error))?.get(0) {
-                self.server.keep(session);
-                return Ok(());
-            }
-        }
-        Err(unavailable("waiters stand in the way; nothing was changed").during("lift the token"))
+        self.in_time(self.raise(name, to)).await
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         let holder = handover.holder.to_string();
-        match self.take_away(&handover.lock, handover.token, Some(&holder), None).await? {
+        match self.in_time(self.take_away(&handover.lock, handover.token, Some(&holder), None)).await? {
             Revoked::Done => Ok(()),
             Revoked::NotCurrent => {
                 Err(Error::lost(LossReason::Expired, "it is not held any more").during("release the lock"))

@@ -179,7 +179,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Step> {
         let session = match kept.take().filter(|session| session.is_open()) {
             Some(session) => session,
-            None => self.session().await?,
+            None => Box::pin(self.session()).await?,
         };
         if let Some(ready_at) = session.ready_at {
             // A new session asks again: a client of longer leases may come meanwhile, and put it off.
@@ -187,12 +187,13 @@ impl<'a> Attempt<'a> {
             self.sit_out(ready_at, give_up_at).await?;
             return Ok(Step::Again);
         }
-        let id = self.answer(&session, self.server.lock_id(&session, &self.request.name)).await?;
+        let asking = Box::pin(self.server.lock_id(&session, &self.request.name));
+        let id = self.answer(&session, asking).await?;
         self.was_reached = true;
         let (answer, sent) = self.ask(&session, id, tries, give_up_at).await?;
         match answer {
             Answer::Granted(token) => {
-                let counted_from = self.confirm(&session, id, sent).await?;
+                let counted_from = Box::pin(self.confirm(&session, id, sent)).await?;
                 self.under_way = None;
                 return self.claim(session, id, token, counted_from).map(Step::Granted);
             }
@@ -208,7 +209,7 @@ impl<'a> Attempt<'a> {
                 return Ok(Step::UnknownRow);
             }
             Answer::Rests => {
-                let left = self.answer(&session, session.rests_for(id)).await?;
+                let left = Box::pin(self.answer(&session, session.rests_for(id))).await?;
                 *kept = Some(session);
                 return self.rest(left, give_up_at).await;
             }
@@ -224,7 +225,7 @@ impl<'a> Attempt<'a> {
             return Ok(false);
         }
         self.passed += 1;
-        Ok(!self.answer(session, session.is_settled(id)).await?)
+        Ok(!Box::pin(self.answer(session, session.is_settled(id))).await?)
     }
 
     /// The answer to a request that waits for nothing. A session on which none comes is closed.

@@ -113,7 +113,7 @@ fn explain_says_what_a_session_lock_promises() {
         promise.map(|promise| promise["two_may_overlap"].as_str().unwrap().to_owned())
     };
     let (text, hold) = explained("");
-    for part in ["no certain order", "this database", "a stopped holder keeps the lock"] {
+    for part in ["nearly first come first served", "this database", "a stopped holder keeps the lock"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert_eq!(overlap(&hold, "pause").as_deref(), Some("no"));
