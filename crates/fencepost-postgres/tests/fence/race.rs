@@ -7,7 +7,7 @@ use crate::stage::{NONE, Stage, code};
 
 /// Sessions at once, and how often each seals and writes.
 const SESSIONS: usize = 8;
-const ROUNDS: u64 = 250;
+const ROUNDS: u64 = 1_250;
 
 /// The number of an entry is drawn when the guard has let its write in, and no newer seal comes before its commit.
 const TABLES: &str = "

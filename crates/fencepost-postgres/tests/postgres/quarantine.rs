@@ -9,13 +9,16 @@ use fencepost_testkit::proxy::Mode;
 use fencepost_testkit::servers::{PostgresServer, wait_until};
 
 use crate::stage::{
-    CARELESS, LONG, SLACK, TTL, ask, assert_kind, at, deadline, lock, look, now, number, proxy_to, refusal,
-    release, session, take, through, told,
+    LONG, SLACK, TTL, ask, assert_kind, at, deadline, lock, look, now, number, proxy_to, refusal, release,
+    session, take, through, told,
 };
 
 /// The longest lease here, and the options of a client that is quarantined for it.
 const MAX_TTL: Duration = Duration::from_secs(3);
 const CAREFUL: &str = "max_ttl=3s";
+
+/// Those of one that is not; its leases count in the quarantine of the others all the same.
+const CARELESS: &str = "quarantine=off&max_ttl=3s";
 
 /// For how many milliseconds the server grants nothing.
 fn left(server: &PostgresServer) -> i64 {
