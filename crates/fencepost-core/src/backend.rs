@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, Result};
 use crate::event::Observer;
+use crate::examine::Examination;
 use crate::name::{LockName, NamePrefix};
 use crate::profile::Profile;
 use crate::token::{FencingToken, HolderId};
@@ -82,6 +83,15 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// # Errors
     /// `Lost` when the lease is not the holder's any more; nothing has changed then.
     async fn give_back(&self, handover: &Handover) -> Result<()>;
+
+    /// Looks at the servers and how they are set up, changing nothing. What cannot be looked at is a finding, too.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` when no server can be reached.
+    async fn examine(&self) -> Result<Examination>;
 }
 
 /// One live claim inside one store.

@@ -5,7 +5,7 @@
 //! - `lock`, `lease`: what users hold, before and after the grant
 //! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
 //! - `clock`, `poll`, `watch`, `lead`: time, timers and descriptors, the background thread, and time in virtual time
-//! - `name`, `token`, `error`, `profile`, `fence`, `event`, `label`, `url`: the vocabulary
+//! - `name`, `token`, `error`, `profile`, `fence`, `event`, `examine`, `label`, `url`: the vocabulary
 //! - `memory`: the reference backend
 
 pub mod label;
@@ -16,6 +16,7 @@ mod clock;
 mod deadline;
 mod error;
 mod event;
+mod examine;
 mod fence;
 mod keeper;
 mod lead;
@@ -36,6 +37,7 @@ pub use clock::{Clock, Moment, Sleep, VirtualTime};
 pub use deadline::{Cadence, Deadline, default_grace};
 pub use error::{Error, ErrorKind, LossReason, Result};
 pub use event::{Event, Observer};
+pub use examine::{Examination, Finding, Severity};
 pub use fence::{Fence, Mark, MemoryFence, Stamp, StampHolder};
 pub use lead::block_on;
 pub use lease::Lease;

@@ -19,6 +19,7 @@ use crate::backend::{
 };
 use crate::clock::{Clock, Moment, lock};
 use crate::error::{Error, ErrorKind, LossReason, Result};
+use crate::examine::Examination;
 use crate::name::{LockName, NamePrefix};
 use crate::profile::{Expiry, Loss, Profile, Scope, Timing, Waiting};
 use crate::token::{FencingToken, HolderId};
@@ -315,6 +316,10 @@ impl Backend for MemoryBackend {
             ours && record.free(handover.holder, now)
         });
         if freed { Ok(()) } else { Err(gone("release the lock")) }
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        Ok(Examination::default())
     }
 }
 

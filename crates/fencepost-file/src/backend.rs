@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Grant,
-    Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile, Result, Revoked, Scope,
-    Status, Timing, Tokens, Wait, Waiting, until,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
+    Grant, Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile, Result, Revoked,
+    Scope, Status, Timing, Tokens, Wait, Waiting, until,
 };
 
 use crate::claim::FileClaim;
@@ -296,5 +296,9 @@ impl Backend for FileBackend {
         }
         let file = self.directory.open(&paths.lock)?;
         HolderLine::clear(&file).map_err(|error| failure("clear the holder's line", &paths.lock, error))
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        Ok(Examination::default())
     }
 }

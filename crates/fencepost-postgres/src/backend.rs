@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Handover,
-    LockName, LockState, Loss, LossReason, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing,
-    Tokens, Waiting, until,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
+    Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Result, Revoked, Scope, Status,
+    Timing, Tokens, Waiting, until,
 };
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -224,5 +224,9 @@ impl Backend for PostgresBackend {
                 Err(Error::lost(LossReason::Expired, "it is not held any more").during("release the lock"))
             }
         }
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        Ok(Examination::default())
     }
 }

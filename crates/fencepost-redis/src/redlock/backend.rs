@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Expiry, FencingToken, Handover,
-    LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing, Waiting, until,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
+    Handover, LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing,
+    Waiting, until,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -188,5 +189,9 @@ impl Backend for RedlockBackend {
         let candidate = Candidate::handed_over(&self.nodes, &handover.lock, handover.holder);
         let terms = Terms::new(self.nodes.quorum(), self.nodes.options().max_ttl, 0)?;
         claim::release(&Arc::new(candidate), terms, handover.token).await
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        Ok(Examination::default())
     }
 }

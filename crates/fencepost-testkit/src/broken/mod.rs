@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, Claim, Clock, Error, ErrorKind, FencingToken, Grant, Handover, HolderId,
-    LockName, LockState, Moment, NamePrefix, Profile, Result, Revoked, Scope, Status, Wait, Waiter,
+    AcquireRequest, Backend, Claim, Clock, Error, ErrorKind, Examination, FencingToken, Grant, Handover,
+    HolderId, LockName, LockState, Moment, NamePrefix, Profile, Result, Revoked, Scope, Status, Wait, Waiter,
 };
 
 use claim::BrokenClaim;
@@ -261,5 +261,9 @@ impl Backend for Broken {
             }
             _ => self.healthy().give_back(handover).await,
         }
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        self.healthy().examine().await
     }
 }
