@@ -45,7 +45,8 @@ fn may_know(name: &str, other: &str) -> bool {
     match name {
         "fencepost-core" => false,
         "fencepost-advisor" | "fencepost-http" | "fencepost-policy" => other == "fencepost-core",
-        name if BACKENDS.contains(&name) => other == "fencepost-core",
+        "fencepost-net" => other == "fencepost-core",
+        name if BACKENDS.contains(&name) => matches!(other, "fencepost-core" | "fencepost-net"),
         "xtask" => true,
         "fencepost-lab" => other != "fencepost-cli",
         "fencepost-cli" => other != "fencepost-testkit",
