@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencepost_core::{Clock, Descriptor, Error, ErrorKind, Raced, Result, race, until};
+use fencepost_net::{KeepAlive, Socket, resolve};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
@@ -22,7 +23,6 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use crate::endpoint::{Endpoint, Host};
 use crate::failure::{failure, unavailable};
 use crate::session::lock;
-use crate::socket::{Socket, resolve};
 use crate::tls::Transport;
 
 /// How long one host may take to be connected to and to let us in, unless the user says otherwise.
@@ -30,6 +30,14 @@ const CONNECT_MOST: Duration = Duration::from_secs(2);
 
 /// How long a request to cancel may take.
 const CANCEL_MOST: Duration = Duration::from_secs(1);
+
+/// Finds a server's host that is gone; a lease ends at its own deadline long before.
+const KEEP_ALIVE: KeepAlive = KeepAlive {
+    after: Duration::from_secs(30),
+    each: Duration::from_secs(10),
+    times: 3,
+    unacknowledged: None,
+};
 
 /// A connection that is logged in.
 pub(crate) struct Connection {
@@ -200,7 +208,7 @@ impl Connection {
 impl At {
     async fn connect(&self, clock: &Clock) -> std::io::Result<Socket> {
         match self {
-            Self::Tcp(address) => Socket::tcp(clock, *address).await,
+            Self::Tcp(address) => Socket::tcp(clock, *address, &KEEP_ALIVE).await,
             Self::Unix(path) => Socket::unix(clock, path).await,
         }
     }

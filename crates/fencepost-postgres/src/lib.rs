@@ -3,7 +3,7 @@
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting in the server's queue
 //! - `server`, `session`, `settings`: the sessions of this process, and what each must have set
-//! - `connection`, `socket`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
+//! - `connection`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
 //! - `schema`, and the SQL in `sql/`: what is kept in the database
 //! - `fence`, `transaction`: the mark beside the data, and its check
 //! - `look`: onlookers
@@ -23,7 +23,6 @@ mod schema;
 mod server;
 mod session;
 mod settings;
-mod socket;
 mod tls;
 mod transaction;
 

@@ -7,22 +7,31 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::net::TcpStream;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Moment, Result, Sleep, Watched};
+use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, Sleep};
+use fencepost_net::{Address, KeepAlive, Socket};
 use futures_channel::oneshot;
 
-use crate::endpoint::Address;
 use crate::resp::{self, Reply};
 use crate::script::Script;
-use crate::socket::{self, Transport};
+use crate::transport::Transport;
 
 /// How long the server may leave the oldest command without its reply.
 pub(crate) const SILENT_MOST: Duration = Duration::from_secs(2);
+
+/// How long all addresses of a host together may take.
+const CONNECT_MOST: Duration = Duration::from_millis(1_500);
+
+const KEEP_ALIVE: KeepAlive = KeepAlive {
+    after: Duration::from_secs(5),
+    each: Duration::from_secs(2),
+    times: 2,
+    unacknowledged: Some(Duration::from_secs(5)),
+};
 
 /// The connection broke before the reply came.
 #[derive(Clone, Debug)]
@@ -55,7 +64,7 @@ impl fmt::Debug for Connection {
 
 struct Shared {
     clock: Clock,
-    socket: Watched<TcpStream>,
+    socket: Socket,
     wire: Mutex<Wire>,
 }
 
@@ -86,7 +95,9 @@ impl Connection {
         listener: Arc<dyn Listener>,
     ) -> Result<Self> {
         let transport = Transport::to(&address.host, is_tls).await?;
-        let socket = socket::connect(clock, address).await?;
+        let socket = Socket::connect(clock, address, &KEEP_ALIVE, CONNECT_MOST).await.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "connect", address.to_string()).caused_by(error)
+        })?;
         let wire = Wire {
             transport,
             output: Vec::new(),
@@ -188,7 +199,7 @@ impl Connection {
         if wire.unanswered.len() == 1 && wire.is_watched {
             let Wire { transport, output, .. } = &mut *wire;
             // What does not go now is the driver's, and so is an error.
-            if transport.send(self.shared.socket.inner(), output).is_ok() {
+            if transport.send(self.shared.socket.watched().inner(), output).is_ok() {
                 return;
             }
         }
@@ -245,7 +256,7 @@ impl Shared {
         let driver = wire.driver.take();
         drop(wire);
         drop(unanswered);
-        drop(self.socket.inner().shutdown(std::net::Shutdown::Both));
+        self.socket.shut();
         if let Some(driver) = driver {
             driver.wake();
         }
@@ -323,15 +334,16 @@ impl Driver {
             driver => *driver = Some(context.waker().clone()),
         }
         let Wire { transport, output, input, .. } = wire;
-        let sent = shared.socket.poll_write(context, |socket| transport.send(socket, output));
+        let sent = shared.socket.watched().poll_write(context, |socket| transport.send(socket, output));
         if let Poll::Ready(Err(error)) = sent {
             return Err(error.to_string());
         }
         let end = loop {
-            match shared.socket.poll_read(context, |socket| transport.receive(socket, input)) {
+            match shared.socket.watched().poll_read(context, |socket| transport.receive(socket, input)) {
                 Poll::Ready(Ok(0)) => break Some("the server has closed the connection".to_owned()),
                 Poll::Ready(Err(error)) => break Some(error.to_string()),
-                Poll::Ready(Ok(length)) if transport.may_have_more(length) || shared.socket.has_ended() => {}
+                Poll::Ready(Ok(length))
+                    if transport.may_have_more(length) || shared.socket.watched().has_ended() => {}
                 Poll::Ready(Ok(_)) | Poll::Pending => break None,
             }
         };

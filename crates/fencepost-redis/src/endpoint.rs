@@ -4,36 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fencepost_core::{BackendUrl, Result};
-use percent_encoding::percent_decode_str;
-
-/// One server's address, as it was written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Address {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            return write!(f, "[{}]:{}", self.host, self.port);
-        }
-        write!(f, "{}:{}", self.host, self.port)
-    }
-}
-
-/// How to log in to a server. Never shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Login {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Login")
-    }
-}
+use fencepost_net::{Address, Authority, Login, decoded};
 
 /// Where the server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,26 +71,24 @@ impl Endpoint {
     /// # Errors
     /// `InvalidArgument` that says which part is wrong.
     pub(crate) fn all(url: &BackendUrl) -> Result<Vec<Self>> {
-        let rest = url.body().strip_prefix("//").ok_or_else(|| url.wrong("write // before the host"))?;
-        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let login = login.map(|login| read_login(url, login)).transpose()?.unwrap_or_default();
+        let has_sentinels = url.scheme().contains("sentinel");
+        let port = if has_sentinels { SENTINEL_PORT } else { PORT };
+        let Authority { login, addresses, path } = Authority::of(url, port)?;
         let is_tls = url.scheme() == "rediss" || url.scheme() == "rediss+sentinel";
-        if url.scheme().contains("sentinel") {
-            let sentinels = addresses(url, hosts, SENTINEL_PORT)?;
-            let (name, database) = path.split_once('/').unwrap_or((path, ""));
+        if has_sentinels {
+            let (name, database) = path.split_once('/').unwrap_or((&path, ""));
             if name.is_empty() {
                 return Err(url
                     .wrong("the name of the server that the sentinels watch is missing")
                     .hint("write it after the sentinels, such as redis+sentinel://s1,s2,s3/master"));
             }
-            let whereabouts = Whereabouts::Sentinels { sentinels, name: decoded(url, name)? };
+            let whereabouts = Whereabouts::Sentinels { sentinels: addresses, name: decoded(url, name)? };
             return Ok(vec![Self { whereabouts, login, database: read_database(url, database)?, is_tls }]);
         }
-        let database = read_database(url, path)?;
+        let database = read_database(url, &path)?;
         let at =
             |address| Self { whereabouts: Whereabouts::At(address), login: login.clone(), database, is_tls };
-        Ok(addresses(url, hosts, PORT)?.into_iter().map(at).collect())
+        Ok(addresses.into_iter().map(at).collect())
     }
 
     /// The one endpoint of a URL.
@@ -137,51 +106,11 @@ impl Endpoint {
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-fn addresses(url: &BackendUrl, hosts: &str, port: u16) -> Result<Vec<Address>> {
-    if hosts.is_empty() {
-        let address = Address { host: "127.0.0.1".to_owned(), port };
-        return Ok(vec![address]);
-    }
-    hosts.split(',').map(|host| address(url, host, port)).collect()
-}
-
-fn address(url: &BackendUrl, text: &str, default: u16) -> Result<Address> {
-    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, "")) => (host, None),
-        Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
-        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
-    };
-    let port = match port {
-        None => default,
-        Some(port) => port
-            .parse()
-            .ok()
-            .filter(|port| *port != 0)
-            .ok_or_else(|| url.wrong(format!("{port:?} is not a port")))?,
-    };
-    if host.is_empty() {
-        return Err(url.wrong("a host is missing"));
-    }
-    Ok(Address { host: host.to_owned(), port })
-}
-
-fn read_login(url: &BackendUrl, text: &str) -> Result<Login> {
-    let (user, password) =
-        text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
-    let user = Some(decoded(url, user)?).filter(|user| !user.is_empty());
-    Ok(Login { user, password: password.map(|password| decoded(url, password)).transpose()? })
-}
-
 fn read_database(url: &BackendUrl, text: &str) -> Result<u32> {
     match text.trim_end_matches('/') {
         "" => Ok(0),
         text => text.parse().map_err(|_| url.wrong(format!("{text:?} is not the number of a database"))),
     }
-}
-
-fn decoded(url: &BackendUrl, text: &str) -> Result<String> {
-    let text = percent_decode_str(text).decode_utf8().map_err(|_| url.wrong("it is not UTF-8"))?;
-    Ok(text.into_owned())
 }
 
 #[cfg(test)]

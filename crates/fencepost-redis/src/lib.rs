@@ -3,7 +3,7 @@
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
 //! - `server`, `session`, `leases`, `server_clock`: one server as the locks of this process see it
-//! - `connection`, `socket`, `tls`, `resp`: one connection, and what goes over it
+//! - `connection`, `transport`, `resp`: one connection, and what goes over it
 //! - `script`, `keys`, `record`: the scripts in `lua/`, and what they leave on the server
 //! - `look`: onlookers
 //! - `fence`, `fenced`, `functions`: the fence, scripts of the user's behind it, and functions for clients in any language
@@ -27,9 +27,7 @@ mod script;
 mod server;
 mod server_clock;
 mod session;
-mod socket;
-#[cfg(feature = "tls")]
-mod tls;
+mod transport;
 
 pub mod redlock;
 

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
+use fencepost_net::Address;
 use futures_channel::oneshot;
 use futures_util::future::join;
 
 use crate::connection::{Broken, Call, Connection, Listener};
-use crate::endpoint::{Address, Endpoint, Options, Whereabouts};
+use crate::endpoint::{Endpoint, Options, Whereabouts};
 use crate::keys;
 use crate::resp::Reply;
 use crate::script;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fencepost_core::{Error, ErrorKind, Result};
+use fencepost_net::{Socket, beside};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -16,7 +17,6 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::endpoint::{Endpoint, Identity, Roots, SslMode, Tls};
 use crate::failure::unavailable;
-use crate::socket::{Socket, beside};
 
 /// What makes a connection an encrypted one.
 pub(crate) type Connector = <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect;
