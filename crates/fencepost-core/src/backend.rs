@@ -75,6 +75,16 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// A dropped call may or may not have raised it.
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()>;
 
+    /// Makes the store promise another term to a lease that was [detached](crate::Lease::detach). Never called where the profile
+    /// does not say [`is_detachable`](Profile::is_detachable).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been carried out.
+    ///
+    /// # Errors
+    /// `Lost` when the store does not know the lease any more: it is never taken anew.
+    async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal>;
+
     /// Gives a lease back for a holder whose process is gone.
     ///
     /// # Cancel safety

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
 
-use crate::backend::{AcquireRequest, Backend, LockState, Revoked, Wait};
+use crate::backend::{AcquireRequest, Backend, Handover, LockState, Renewal, Revoked, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Observer;
 use crate::fence::Fence;
 use crate::lease::Lease;
 use crate::name::{LockName, NamePrefix};
 use crate::poll::{Raced, race, until};
-use crate::profile::{Expiry, Profile, Tokens};
+use crate::profile::{Profile, Tokens};
 use crate::token::{FencingToken, HolderId};
 
 /// The length of lease that is asked for unless [`Lock::ttl`] says otherwise.
@@ -96,6 +96,34 @@ impl Locks {
     /// A dropped call may or may not have taken it away.
     pub async fn revoke(&self, name: &str, token: FencingToken, reason: &str) -> Result<Revoked> {
         self.0.revoke(&name.parse()?, token, reason).await
+    }
+
+    /// Makes the store promise another term to a lease that was [detached](Lease::detach), here or in another process. One that has
+    /// ended is never taken anew.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have renewed it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lease has ended; [`ErrorKind::Unsupported`] where leases cannot be detached.
+    pub async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
+        let renewed = match self.profile().longest_ttl {
+            _ if !self.profile().is_detachable() => Err(not_detachable(self.profile())),
+            Some(longest) if ttl > longest => Err(too_long(ttl, longest, self)),
+            _ => self.0.renew(handover, ttl).await,
+        };
+        renewed.map_err(|error| error.on(&handover.lock))
+    }
+
+    /// Gives back a lease that was [detached](Lease::detach), here or in another process.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have given it back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lease is not its holder's any more; nothing has changed then.
+    pub async fn give_back(&self, handover: &Handover) -> Result<()> {
+        self.0.give_back(handover).await.map_err(|error| error.on(&handover.lock))
     }
 
     /// Makes the lock's next token at least `to`; never lowers it.
@@ -315,8 +343,8 @@ impl Lock {
             observer: self.observer.clone(),
         };
         let claim = self.locks.0.acquire(&request).await.map_err(|error| error.on(&self.name))?;
-        let is_kept = self.locks.profile().expiry == Expiry::WithSession;
-        let lease = Lease::start(claim, clock, is_kept, self.grace, self.observer.clone());
+        let profile = self.locks.profile();
+        let lease = Lease::start(claim, clock, profile, self.grace, self.observer.clone());
         match self.seal(&lease).await {
             Ok(()) => Ok(lease),
             Err(error) => {
@@ -339,10 +367,7 @@ impl Lock {
             return refuse(ErrorKind::InvalidArgument, what);
         }
         if let Some(longest) = profile.longest_ttl.filter(|longest| self.ttl > *longest) {
-            let what =
-                format!("a ttl of {:?} is more than the {longest:?} that {} gives", self.ttl, self.locks);
-            let error = Error::new(ErrorKind::InvalidArgument, "acquire the lock", what);
-            return Err(error.hint("ask for a shorter one, or raise max_ttl in the URL"));
+            return Err(too_long(self.ttl, longest, &self.locks).during("acquire the lock"));
         }
         if self.at_least.is_some() && !profile.rest {
             let what = format!("{} cannot keep a lock taken after its release", profile.backend);
@@ -372,6 +397,17 @@ impl Lock {
         }
         lease.check()
     }
+}
+
+fn too_long(ttl: Duration, longest: Duration, locks: &Locks) -> Error {
+    let what = format!("a ttl of {ttl:?} is more than the {longest:?} that {locks} gives");
+    let error = Error::new(ErrorKind::InvalidArgument, "renew the lease", what);
+    error.hint("ask for a shorter one, or raise max_ttl in the URL")
+}
+
+fn not_detachable(profile: &Profile) -> Error {
+    let what = format!("a lease of {} {}", profile.backend, profile.expiry.describe());
+    Error::new(ErrorKind::Unsupported, "renew the lease", what)
 }
 
 /// Says that it is the fence that is wrong, and not the place of the lock.

@@ -309,6 +309,11 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
+    async fn renew(&self, _: &Handover, _: Duration) -> Result<Renewal> {
+        let what = "locks in memory end with their process";
+        Err(Error::new(ErrorKind::Unsupported, "renew the lease", what))
+    }
+
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         let now = self.clock.now();
         let freed = self.with(&handover.lock, |record| {

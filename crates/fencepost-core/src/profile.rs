@@ -195,6 +195,11 @@ impl Profile {
         }
     }
 
+    /// Whether a lease can be acquired, renewed and released by different processes, none of which stays.
+    pub fn is_detachable(&self) -> bool {
+        self.expiry == Expiry::AfterTtl && self.tie == Tie::Lease && self.scope != Scope::Process
+    }
+
     /// Changes the expiry.
     pub const fn expiry(mut self, expiry: Expiry) -> Self {
         self.expiry = expiry;

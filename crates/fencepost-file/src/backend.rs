@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Grant, Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile, Result, Revoked,
-    Scope, Status, Timing, Tokens, Wait, Waiting, until,
+    Grant, Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile, Renewal, Result,
+    Revoked, Scope, Status, Timing, Tokens, Wait, Waiting, until,
 };
 
 use crate::claim::FileClaim;
@@ -283,6 +283,11 @@ impl Backend for FileBackend {
             sync(&file, &record, &paths)
         });
         lifted.await.map_err(|error| failure("lift the fencing token", &paths.token, error))
+    }
+
+    async fn renew(&self, _: &Handover, _: Duration) -> Result<Renewal> {
+        let what = "a lock in a file ends with the last process of its holder";
+        Err(Error::new(ErrorKind::Unsupported, "renew the lease", what))
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Result, Revoked, Scope, Status,
-    Timing, Tokens, Waiting, until,
+    Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
+    Status, Timing, Tokens, Waiting, until,
 };
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -214,6 +214,11 @@ impl Backend for PostgresBackend {
 
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
         self.in_time(self.raise(name, to)).await
+    }
+
+    async fn renew(&self, _: &Handover, _: Duration) -> Result<Renewal> {
+        let what = "a lock there ends with the session of its holder";
+        Err(Error::new(ErrorKind::Unsupported, "renew the lease", what))
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {

@@ -1,12 +1,13 @@
 //! The backend of one Redis: acquiring, looking, lifting, revoking.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing,
-    Waiting,
+    Handover, LockName, LockState, Loss, NamePrefix, Profile, Renewal, Result, Revoked, Scope, Status,
+    Timing, Waiting,
 };
 
 use crate::claim;
@@ -142,6 +143,11 @@ impl Backend for RedisBackend {
         let below = below(to, name)?;
         let keys = Keys::of(name);
         self.change("lift the token", &script::LIFT, &[&keys.token], &[&below]).await.map(drop)
+    }
+
+    async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
+        let session = self.server.session().await?;
+        claim::renew(&self.server, &session, handover, ttl).await
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {

@@ -1,6 +1,7 @@
 //! A lease on one server.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{Claim, Descriptor, Error, ErrorKind, Grant, Handover, Renewal, Result};
@@ -15,7 +16,7 @@ use crate::record;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::Server;
-use crate::session::{REFUSED_PAUSE, Session, refused};
+use crate::session::{REFUSED_PAUSE, Session, lost_touch, refuse, refused, unexpected};
 
 /// A lock that is held on one server. Dropped without a release it stays taken until its ttl has run out.
 #[derive(Debug)]
@@ -80,6 +81,27 @@ impl Claim for RedisClaim {
         let Grant { name, holder, token, .. } = self.grant.clone();
         let handover = Handover { lock: name, holder, token, detail: None };
         release(&self.server, &self.keys, &handover, self.is_late).await
+    }
+}
+
+/// Renews a lease that this process does not keep.
+pub(crate) async fn renew(
+    server: &Server,
+    session: &Session,
+    handover: &Handover,
+    ttl: Duration,
+) -> Result<Renewal> {
+    let keys = Keys::of(&handover.lock);
+    let keys = [&*keys.lock, &keys.tombstone(handover.holder)];
+    let beginning = record::beginning(handover.holder, handover.token);
+    let counted_from = server.clock().now();
+    let reply =
+        session.connection.run(&script::RENEW, &keys, &[&beginning, &ttl.as_millis().to_string()]).await;
+    let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
+    match reply.list() {
+        [_, Reply::Integer(1)] => Ok(Renewal { ttl: Some(ttl), counted_from }),
+        [_, state] => Err(gone(state.text()).during("renew the lease")),
+        _ => Err(unexpected("a renewal", &reply)),
     }
 }
 

@@ -41,22 +41,31 @@ impl Drop for Keeping {
     }
 }
 
-type Released = oneshot::Receiver<oneshot::Sender<Result<()>>>;
+/// How a holder lets go of its lease, and who waits until that is done.
+#[derive(Debug)]
+pub(super) enum Parting {
+    /// The lease is given back.
+    Release(oneshot::Sender<Result<()>>),
+    /// The lease stays, and is kept no more.
+    Detach(oneshot::Sender<()>),
+}
+
+type Parted = oneshot::Receiver<Parting>;
 
 impl Keeping {
     pub(super) async fn run(
         mut self,
         gone: BoxFuture<'static, Error>,
-        released: Released,
+        parted: Parted,
         revalidated: mpsc::UnboundedReceiver<Revalidation>,
     ) {
         let mut gone = gone.fuse();
-        let mut released = released.fuse();
+        let mut parted = parted.fuse();
         // At the end of it the lease is dropped, and released.
         let mut revalidated = revalidated.chain(futures_util::stream::pending());
         let mut event = Event::Woke;
         let mut noted = None;
-        let answer = loop {
+        let parting = loop {
             let action = self.keeper.step(self.shared.clock.now(), event.clone());
             self.shared.set_deadline(self.keeper.deadline());
             self.tell(&event, &action);
@@ -65,8 +74,8 @@ impl Keeping {
             let next = carry_out(Arc::clone(&self.shared), action);
             let news = race(&mut gone, revalidated.next());
             // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
-            event = match race(&mut released, race(news, next)).await {
-                Raced::First(answer) => break answer.ok(),
+            event = match race(&mut parted, race(news, next)).await {
+                Raced::First(parting) => break parting.ok(),
                 Raced::Second(Raced::First(Raced::First(error))) => Event::Gone(error),
                 Raced::Second(Raced::First(Raced::Second(told))) => {
                     let (event, sender) = told.unzip();
@@ -78,8 +87,13 @@ impl Keeping {
         };
         // Nothing is parked any more where the release has taken it.
         let Some(claim) = self.shared.take_parked() else { return };
+        if let Some(Parting::Detach(done)) = parting {
+            drop(claim);
+            let _ = done.send(());
+            return;
+        }
         let outcome = give_back(Arc::clone(&self.shared), claim).await;
-        if let Some(answer) = answer {
+        if let Some(Parting::Release(answer)) = parting {
             // Whoever dropped the call to release does not want to know.
             drop(answer.send(outcome));
         }

@@ -21,8 +21,9 @@ use crate::event::Observer;
 use crate::fence::Stamp;
 use crate::keeper::Keeper;
 use crate::name::LockName;
+use crate::profile::{Expiry, Profile};
 use crate::token::{FencingToken, HolderId};
-use keeping::{Keeping, ToItsEnd, give_back, unknown_release};
+use keeping::{Keeping, Parting, ToItsEnd, give_back, unknown_release};
 use shared::{Revalidation, Shared};
 
 /// A held lock.
@@ -38,34 +39,37 @@ pub struct Lease {
     shared: Arc<Shared>,
     descriptors: Vec<Descriptor>,
     handover: Option<Handover>,
-    release: oneshot::Sender<oneshot::Sender<Result<()>>>,
+    is_detachable: bool,
+    parting: oneshot::Sender<Parting>,
     revalidate: mpsc::UnboundedSender<Revalidation>,
 }
 
 impl Lease {
-    /// Starts to keep `claim`, whose release may be needed until the lease is gone. `is_kept` says that the store keeps the lock
-    /// beyond the deadline.
+    /// Starts to keep `claim`, whose release may be needed until the lease is gone.
     pub(crate) fn start(
         claim: Box<dyn Claim>,
         clock: &Clock,
-        is_kept: bool,
+        profile: &Profile,
         grace: Option<Duration>,
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
+        // The store keeps the lock beyond the deadline.
+        let is_kept = profile.expiry == Expiry::WithSession;
         let grant = claim.grant().clone();
         let term = Renewal { ttl: grant.ttl, counted_from: grant.counted_from };
         let [.., high, low] = grant.holder.to_bytes();
         let keeper =
             Keeper::new(clock.now(), term, grace).spread(u16::from_be_bytes([high, low])).kept(is_kept);
         let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline(), is_kept));
-        let (release, released) = oneshot::channel();
+        let (parting, parted) = oneshot::channel();
         let (revalidate, revalidated) = mpsc::unbounded();
         let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };
         let (descriptors, handover) = (claim.descriptors(), claim.handover());
         let gone = claim.lost();
         shared.park(claim);
-        clock.spawn(keeping.run(gone, released, revalidated));
-        Self { grant, shared, descriptors, handover, release, revalidate }
+        clock.spawn(keeping.run(gone, parted, revalidated));
+        let is_detachable = profile.is_detachable();
+        Self { grant, shared, descriptors, handover, is_detachable, parting, revalidate }
     }
 
     /// The lock that is held.
@@ -195,6 +199,34 @@ impl Lease {
         self.handover.as_ref()
     }
 
+    /// Lets go of the lease without giving it back: it runs out after its ttl unless somebody renews it, in whatever process, with
+    /// what this returns ([`Locks::renew`](crate::Locks::renew), [`Locks::give_back`](crate::Locks::give_back)).
+    ///
+    /// # Cancel safety
+    /// A dropped call has let go of the lease or given it back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where a lease ends with the process or the session of its holder, and [`ErrorKind::Lost`] when it is
+    /// not held any more; it is given back then.
+    pub async fn detach(self) -> Result<Handover> {
+        self.check()?;
+        let Self { grant, shared, handover, is_detachable, parting, .. } = self;
+        let Some(handover) = handover.filter(|_| is_detachable) else {
+            let what = "a lease there ends with the process or the session of its holder";
+            return Err(Error::new(ErrorKind::Unsupported, "detach the lease", what).on(&grant.name));
+        };
+        if let Some(claim) = shared.take_parked() {
+            drop((parting, claim));
+            return Ok(handover);
+        }
+        // A renewal is under way.
+        let (done, is_done) = oneshot::channel();
+        // Without an answer whoever keeps it has ended, and nothing is given back either.
+        drop(parting.send(Parting::Detach(done)));
+        let _ = is_done.await;
+        Ok(handover)
+    }
+
     /// Gives the lock back, and waits until the store has said so.
     ///
     /// # Cancel safety
@@ -204,19 +236,19 @@ impl Lease {
     /// [`ErrorKind::Lost`] when it was not held any more, so that what was done under it may have overlapped with
     /// somebody else's work; [`ErrorKind::Indeterminate`] when the store did not answer (the ttl bounds it).
     pub async fn release(self) -> Result<()> {
-        let Self { grant, shared, descriptors, release, .. } = self;
+        let Self { grant, shared, descriptors, parting, .. } = self;
         // The lock stays taken while one of these is open.
         drop(descriptors);
         if let Some(claim) = shared.take_parked() {
             // The task has nothing to keep any more.
-            drop(release);
+            drop(parting);
             let clock = shared.clock.clone();
             let outcome = ToItsEnd::of(Box::pin(give_back(shared, claim)), clock).await;
             return outcome.map_err(|error| error.on(&grant.name));
         }
         // A renewal is under way; the task gives the claim back when it has let go of it.
         let (answer, answered) = oneshot::channel();
-        let outcome = match release.send(answer) {
+        let outcome = match parting.send(Parting::Release(answer)) {
             Ok(()) => answered.await.unwrap_or_else(|_| Err(unknown_release())),
             Err(_) => Err(unknown_release()),
         };

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, LockName, LockState, Loss, NamePrefix, Profile, Result, Revoked, Scope, Status, Timing,
-    Waiting, until,
+    Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
+    Status, Timing, Waiting, until,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -183,6 +183,37 @@ impl Backend for RedlockBackend {
             reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
         });
         lifted.await.map(drop)
+    }
+
+    /// Nodes that do not have the lock are not filled in: that could take a lease anew that has ended.
+    async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
+        let counted_from = self.nodes.clock().now();
+        let one = |node: usize, session: Session| async move {
+            let server = &self.nodes.all()[node].server;
+            match crate::claim::renew(server, &session, handover, ttl).await {
+                Err(error) if error.kind() == ErrorKind::Lost => Ok(Err(error)),
+                outcome => outcome.map(Ok),
+            }
+        };
+        let answers = self.all("renew the lease", one).await?;
+        let quorum = self.nodes.quorum();
+        let mut lost: Vec<Error> = answers.iter().filter_map(|answer| answer.clone().err()).collect();
+        // Whichever node says so: whoever took it away was told that it is done.
+        lost.sort_by_key(|error| error.loss_reason() != Some(LossReason::Revoked));
+        let is_revoked = lost.first().is_some_and(|error| error.loss_reason() == Some(LossReason::Revoked));
+        match lost.into_iter().next() {
+            Some(error) if is_revoked => Err(error),
+            _ if answers.iter().flatten().count() >= quorum.majority() => {
+                Ok(Renewal { ttl: Some(ttl), counted_from })
+            }
+            Some(error) if answers.iter().filter(|answer| answer.is_err()).count() > quorum.minority() => {
+                Err(error)
+            }
+            _ => {
+                let what = format!("fewer than {} of the nodes have confirmed it", quorum.majority());
+                Err(Error::new(ErrorKind::Unavailable, "renew the lease", what))
+            }
+        }
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {

@@ -11,11 +11,13 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, Claim, Clock, Error, ErrorKind, Examination, FencingToken, Grant, Handover,
-    HolderId, LockName, LockState, Moment, NamePrefix, Profile, Result, Revoked, Scope, Status, Wait, Waiter,
+    HolderId, LockName, LockState, Moment, NamePrefix, Profile, Renewal, Result, Revoked, Scope, Status,
+    Wait, Waiter,
 };
 
 use claim::BrokenClaim;
@@ -247,6 +249,10 @@ impl Backend for Broken {
             _ => {}
         }
         self.healthy().lift(name, to).await
+    }
+
+    async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
+        self.healthy().renew(handover, ttl).await
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {

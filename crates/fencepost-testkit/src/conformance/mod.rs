@@ -3,6 +3,7 @@
 //! The list stands here once; [`conformance!`](crate::conformance!) makes a named test of each entry. Invariant: a case
 //! that the profile claims is run, or waived with a reason, or fails.
 
+mod detaching;
 mod ending;
 mod faults;
 mod fencing;
@@ -92,6 +93,10 @@ macro_rules! __cases {
             ending async run_ends_its_work_when_the_lease_is_lost: IS_REVOCABLE;
             ending async descriptor_that_stays_open_keeps_the_lock_taken: LASTS_AS_THE_PROCESS;
             ending async futures_of_users_can_cross_threads: ALWAYS;
+
+            detaching async detached_lease_is_renewed_and_given_back_by_others: IS_DETACHABLE;
+            detaching async detached_lease_that_has_ended_is_not_revived: IS_DETACHABLE;
+            detaching async lease_that_ends_with_its_holder_is_not_detached: IS_NOT_DETACHABLE;
 
             sets async set_comes_in_the_order_in_which_it_was_named: ALWAYS;
             sets async lock_named_twice_in_a_set_is_refused: ALWAYS;

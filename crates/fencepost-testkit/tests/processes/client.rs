@@ -139,6 +139,10 @@ impl Backend for Client {
         self.ask_to(&wire::line(&["lift", &to.to_string(), name.as_str()]))
     }
 
+    async fn renew(&self, _: &Handover, _: Duration) -> Result<Renewal> {
+        Err(Error::new(ErrorKind::Unsupported, "renew the lease", "it ends with its connection"))
+    }
+
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         if self.profile.expiry == Expiry::WithProcess {
             let what = "closing the descriptors does it";
