@@ -20,11 +20,20 @@ pub fn of_command(command: &str, runner: &str) -> String {
     of(command, &format!("{runner} "))
 }
 
+/// `user@host: program (pid 4711)`, of another process of this host.
+pub fn of_other(program: &str, pid: i32) -> String {
+    line(program, &format!("pid {pid}"))
+}
+
 fn of(command: &str, runner: &str) -> String {
+    line(command, &format!("{runner}pid {}", std::process::id()))
+}
+
+fn line(command: &str, process: &str) -> String {
     let user = user();
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy();
-    let line: String = format!("{user}@{host}: {command} ({runner}pid {})", std::process::id());
+    let line = format!("{user}@{host}: {command} ({process})");
     line.chars().filter(|letter| !letter.is_control()).take(MOST_LETTERS).collect()
 }
 

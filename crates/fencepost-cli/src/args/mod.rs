@@ -2,6 +2,7 @@
 #![expect(clippy::doc_markdown, reason = "the comments are shown as they stand, without markup")]
 
 mod fence;
+mod lease;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use fencepost::{BackendUrl, FencingToken, LockName, Result};
 pub(crate) use fence::{
     Fence, FenceCommand, FenceForget, FenceInstall, FencePublish, FenceShow, FenceUninstall, Stamped,
 };
+pub(crate) use lease::{Acquire, Leased, Revoke};
 
 /// Never let two jobs silently run at once
 ///
@@ -101,6 +103,21 @@ pub(crate) enum Command {
     Status(Status),
     /// Show every lock that is held
     List(List),
+    /// Acquire a lock for a script, which renews and releases it by the lease's id
+    ///
+    /// Prints JSON: lock, token, holder, lease, ttl_ms, backend. Nobody renews the lease but `fencepost renew`; without it the
+    /// lock is free after the ttl. For backends whose leases run out by themselves: Redis, Redlock, etcd. Where `fencepost run` will
+    /// do, use that: it renews, and stops the command when the lease is lost.
+    Acquire(Acquire),
+    /// Renew a lease of `acquire`; exit 76 when it has ended
+    Renew(Leased),
+    /// Release a lease of `acquire`; exit 76 when it has ended
+    Release(Leased),
+    /// Take a lease away from its holder by force
+    ///
+    /// The holder is told where the backend can, and its command is stopped with exit 76. The next token is greater. Fences of the
+    /// lock's rule, and those of --fence, are sealed so that they refuse the old holder from now on.
+    Revoke(Revoke),
     /// Raise the next fencing token of a lock, after a restore or before a move; never lowers it
     Lift(Lift),
     /// Tell where a lock lives, and what is promised there

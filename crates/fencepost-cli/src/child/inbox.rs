@@ -35,6 +35,8 @@ pub(crate) enum Heard<T> {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     channel: Channel,
+    /// The guardian's end, where there is no guardian.
+    _other_end: Option<Channel>,
     signals: SignalReader,
     alarm: Alarm,
     bell: Arc<Bell>,
@@ -59,8 +61,18 @@ impl Wake for Bell {
 
 impl Inbox {
     pub(crate) fn new(channel: Channel, signals: &Signals) -> io::Result<Self> {
+        Self::with(channel, None, signals)
+    }
+
+    /// The inbox of a process that has no guardian.
+    pub(crate) fn alone(signals: &Signals) -> io::Result<Self> {
+        let (ours, theirs) = Channel::pair()?;
+        Self::with(ours, Some(theirs), signals)
+    }
+
+    fn with(channel: Channel, other_end: Option<Channel>, signals: &Signals) -> io::Result<Self> {
         let bell = Arc::new(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
-        Ok(Self { channel, signals: signals.open()?, alarm: Alarm::new()?, bell })
+        Ok(Self { channel, _other_end: other_end, signals: signals.open()?, alarm: Alarm::new()?, bell })
     }
 
     /// The guardian's ear.

@@ -1,13 +1,17 @@
 //! One file a command.
 
+mod acquire;
 mod config;
 mod confirm;
 mod explain;
 mod fence;
 mod give_back;
+mod lease_id;
 mod lift;
 mod list;
+mod patience;
 mod place;
+mod revoke;
 mod run;
 mod state;
 mod status;
@@ -19,6 +23,8 @@ use fencepost::BackendUrl;
 use crate::args::{Cli, Command, ConfigCommand};
 use crate::exit::Exit;
 use crate::printer::Printer;
+
+pub(crate) use lease_id::LeaseId;
 
 /// Carries out what the command line says.
 pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
@@ -36,6 +42,10 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Run(args) => run::run(&cli.global, args, printer),
         Command::Status(args) => status::status(&cli.global, args, printer),
         Command::List(args) => list::list(&cli.global, args, printer),
+        Command::Acquire(args) => acquire::acquire(&cli.global, args, printer),
+        Command::Renew(args) => acquire::renew(&cli.global, args, printer),
+        Command::Release(args) => acquire::release(&cli.global, args, printer),
+        Command::Revoke(args) => revoke::revoke(&cli.global, args, printer),
         Command::Lift(args) => lift::lift(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),

@@ -122,6 +122,11 @@ impl Place {
         matches!(self.source, Source::Rule { .. })
     }
 
+    /// The rule's fences.
+    pub(crate) fn fences(&self) -> impl Iterator<Item = &BackendUrl> {
+        self.choice.iter().flat_map(|choice| &choice.fences)
+    }
+
     /// The rule's ttl.
     pub(crate) fn ttl(&self) -> Option<Duration> {
         self.choice.as_ref().and_then(|choice| choice.ttl)

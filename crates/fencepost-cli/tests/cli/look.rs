@@ -156,3 +156,22 @@ fn lift_raises_the_next_token_and_never_lowers_it() {
     home.run(["lift", "demo", "--to", "0"]).exits(64);
     home.run(["lift", "demo"]).exits(64);
 }
+
+#[test]
+fn lease_of_a_file_cannot_be_acquired_apart_and_it_is_said_why() {
+    let home = Home::new();
+    for args in [
+        &["acquire", "demo"][..],
+        &["renew", "demo", "--lease", NO_LEASE],
+        &["release", "demo", "--lease", NO_LEASE],
+    ] {
+        let refused = home.run(args).exits(64);
+        assert!(refused.stderr.contains("last process of the command"), "{refused:?}");
+        assert!(refused.stderr.contains("fencepost run"), "{refused:?}");
+    }
+    let refused = home.run(["revoke", "demo", "--yes", "--token", "1", "--reason", "x"]).exits(64);
+    assert!(refused.stderr.contains("file cannot take a lease away"), "{refused:?}");
+}
+
+/// An id with a right checksum, of no lease.
+const NO_LEASE: &str = "07070707070707070707070707070707000000000000000100000000000003e8534da71b";

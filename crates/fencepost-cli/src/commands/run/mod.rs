@@ -3,11 +3,11 @@
 //! The order is: read everything, block signals, fork the guardian, get the locks, start the command, watch, wait until
 //! nothing of it is left, give the locks back, report.
 
-mod acquire;
 mod journal;
 mod outcome;
 mod plan;
 mod stamps;
+mod wait;
 mod watch;
 
 use std::io;
@@ -20,10 +20,10 @@ use fencepost::{
     Clock, Error, ErrorKind, Lease, Lock, LockName, Moment, Result, Status, block_on, release_all, until,
 };
 
-use acquire::Waited;
 use journal::{Journal, Reporter};
 use outcome::{Ending, Granted, Outcome, Report, Times};
 use plan::Plan;
+use wait::Waited;
 use watch::{Watch, earliest};
 
 use crate::args::{Global, OnLost, Run};
@@ -31,6 +31,7 @@ use crate::child::{Asks, GiveBack, Guardian, Heard, Inbox, Signals, Start, Termi
 use crate::exit::Exit;
 use crate::printer::Printer;
 
+use super::patience::taken;
 use super::place::fail;
 
 /// Runs a command under its locks.
@@ -181,7 +182,7 @@ impl Job<'_> {
             journal.event("noticed", lock, None, Some(what));
             printer.warn(format_args!("{lock}: {what}"));
         };
-        acquire::wait(&self.plan, locks, patience, inbox, pending, printer, reporter.notices(noticed))
+        wait::wait(&self.plan, locks, patience, inbox, pending, printer, reporter.notices(noticed))
     }
 
     fn not_granted(&mut self, waited: &Waited) -> Ending {
@@ -213,7 +214,7 @@ impl Job<'_> {
         }
         let clock = Clock::system();
         let give_up_at = Some(clock.now().after(EXPLAIN_MOST));
-        let states = block_on(until(&clock, give_up_at, acquire::taken(&self.plan)));
+        let states = block_on(until(&clock, give_up_at, taken(&self.plan.locks())));
         let mut states = states.unwrap_or_default();
         // Why there is a quarantine, the error says.
         states.retain(|state| state.status != Status::Quarantined);

@@ -97,6 +97,11 @@ impl Plan {
             && error.lock().is_some_and(by_rule)
     }
 
+    /// The locks, each with its place.
+    pub(super) fn locks(&self) -> Vec<(Locks, LockName)> {
+        self.targets.iter().map(|target| (target.locks.clone(), target.name.clone())).collect()
+    }
+
     /// Says where the locks are, always where the user may not expect it: a directory that is about to be made.
     pub(super) fn announce(&self, printer: Printer) {
         let mut told = Vec::new();
@@ -130,8 +135,7 @@ impl Target {
     ) -> Result<Self> {
         let beside = others.iter().find(|other| other.place.url == place.url);
         let locks = beside.map_or_else(|| place.connect(), |other| Ok(other.locks.clone()))?;
-        let ruled = place.choice.iter().flat_map(|choice| &choice.fences);
-        let fences = ruled.chain(fences).cloned().collect();
+        let fences = place.fences().chain(fences).cloned().collect();
         let durable = place.choice.as_ref().is_some_and(|choice| choice.rule.require_durable);
         Ok(Self { name, place, locks, ttl, fences, durable })
     }

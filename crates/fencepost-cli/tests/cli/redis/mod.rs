@@ -2,6 +2,7 @@
 //!
 //! Whoever is to suffer goes through the proxy; everybody else goes straight to the server.
 
+mod apart;
 mod ending;
 mod fences;
 mod killed;

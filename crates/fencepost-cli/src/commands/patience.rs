@@ -1,0 +1,85 @@
+//! Waiting for locks: trying again for a while where the backend cannot be reached, and saying after a second who has them.
+
+use std::time::Duration;
+
+use fencepost::{Clock, ErrorKind, LockName, LockState, Locks, Result, Status, Wait, race};
+
+use super::state::sentence;
+use crate::printer::Printer;
+
+/// After how long a wait is explained.
+const EXPLAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a backend that cannot be reached is tried.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(5);
+
+/// The pause between two tries, and as much again at random.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Acquires, and tries again for a while where the backend cannot be reached. `is_one` says that it is about one lock alone.
+pub(crate) async fn persistently<T>(
+    is_one: bool,
+    patience: Wait,
+    printer: Printer,
+    acquire: impl AsyncFn() -> Result<T>,
+) -> Result<T> {
+    let clock = Clock::system();
+    let mut failing_since = None;
+    loop {
+        let tried_at = clock.now();
+        let error = match acquire().await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => error,
+            outcome => return outcome,
+        };
+        // A backend that loses touch while it waits has tried for as long itself, and kept its place. Of a set nobody knows which
+        // lock was waited for.
+        if is_one && clock.now().since(tried_at) >= UNREACHABLE_FOR {
+            return Err(error);
+        }
+        let first = failing_since;
+        let since = first.unwrap_or_else(|| clock.now());
+        let give_up_at = since.after(UNREACHABLE_FOR);
+        // Without a thread for timers there is nothing to wait with.
+        if clock.start().is_err()
+            || clock.now() >= patience.give_up_at(tried_at).map_or(give_up_at, |at| at.min(give_up_at))
+        {
+            return Err(error);
+        }
+        failing_since = Some(since);
+        if first.is_none() {
+            printer.note(format_args!("{error}; trying again"));
+        }
+        clock.sleep(PAUSE + clock.jitter(PAUSE)).await;
+    }
+}
+
+/// Says after a second of waiting who has the locks.
+pub(crate) async fn explained<T>(
+    locks: &[(Locks, LockName)],
+    patience: Wait,
+    printer: Printer,
+    wait: impl Future<Output = T>,
+) -> T {
+    let explanation = async {
+        if patience != Wait::No {
+            Clock::system().sleep(EXPLAIN_AFTER).await;
+            for state in taken(locks).await {
+                printer.note(format_args!("waiting: {}", sentence(&state)));
+            }
+        }
+        std::future::pending::<T>().await
+    };
+    match race(wait, explanation).await {
+        fencepost::Raced::First(output) | fencepost::Raced::Second(output) => output,
+    }
+}
+
+/// Those of the locks that are not free.
+pub(crate) async fn taken(locks: &[(Locks, LockName)]) -> Vec<LockState> {
+    let mut states = Vec::new();
+    for (locks, name) in locks {
+        states.extend(locks.inspect(name.as_str()).await);
+    }
+    states.retain(|state| state.status != Status::Free);
+    states
+}
