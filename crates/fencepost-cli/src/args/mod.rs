@@ -126,6 +126,14 @@ pub(crate) enum Command {
     Fence(Fence),
     /// Look at the configuration
     Config(Config),
+    /// Print the completions for a shell
+    ///
+    /// For bash: fencepost completions bash >~/.local/share/bash-completion/completions/fencepost
+    Completions(Completions),
+    /// Print a manual page, in the format of man(1)
+    ///
+    /// Show it: fencepost man run | man -l -
+    Man(Man),
     /// Give a lease back for a process that is gone; reads it from standard input
     #[command(hide = true)]
     GiveBack,
@@ -212,6 +220,20 @@ pub(crate) struct Explain {
     /// The lock
     #[arg(value_name = "LOCK")]
     pub(crate) lock: LockName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The command, such as run, or fence seal [default: the page of fencepost]
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Args, Debug)]

@@ -9,6 +9,7 @@ mod give_back;
 mod lease_id;
 mod lift;
 mod list;
+mod manual;
 mod patience;
 mod place;
 mod revoke;
@@ -52,6 +53,8 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Config(args) => match args.command {
             ConfigCommand::Check => config::check(&cli.global, printer),
         },
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::page(args, printer),
         Command::GiveBack => give_back::give_back(printer),
     }
 }

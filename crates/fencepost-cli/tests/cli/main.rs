@@ -8,6 +8,7 @@ mod fenced;
 mod fencing_page;
 mod files;
 mod look;
+mod manual;
 mod objectstore;
 mod postgres;
 mod pty;
