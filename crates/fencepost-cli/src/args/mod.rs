@@ -179,6 +179,9 @@ pub(crate) struct Run {
     /// Write the outcome to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Keep metrics in this file, for the textfile collector of Prometheus; its counters go on
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics_file: Option<PathBuf>,
     /// Append one line of JSON per event to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,

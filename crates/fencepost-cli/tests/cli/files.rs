@@ -49,6 +49,70 @@ fn full_disk_of_the_events_does_not_stop_the_command() {
     assert!(run.stderr.contains("/dev/full"), "{}", run.stderr);
 }
 
+/// The value of one sample of the metrics.
+fn sample(home: &Home, sample: &str) -> Option<f64> {
+    let line = |line: &str| line.strip_prefix(sample)?.trim().parse().ok();
+    home.read("jobs.prom").lines().find_map(line)
+}
+
+#[test]
+fn metrics_go_on_from_run_to_run_and_tell_outcomes_apart() {
+    let home = Home::new();
+    let run = |command: &str| {
+        home.run(["run", "--metrics-file", "jobs.prom", "a \"b\"", "--", "sh", "-c", command])
+    };
+    run("grep -q '^fencepost_held.* 1$' jobs.prom && grep -q '^fencepost_waiting.* 0$' jobs.prom").exits(0);
+    run("exit 3").exits(3);
+    let labels = r#"lock="a \"b\"",backend="file""#;
+    assert_eq!(sample(&home, &format!("fencepost_runs_total{{{labels},outcome=\"ran\"}}")), Some(2.0));
+    assert_eq!(sample(&home, &format!("fencepost_last_exit_code{{{labels}}}")), Some(3.0));
+    assert_eq!(sample(&home, &format!("fencepost_held{{{labels}}}")), Some(0.0));
+    assert_eq!(sample(&home, &format!("fencepost_hold_seconds_count{{{labels}}}")), Some(2.0));
+    assert_eq!(sample(&home, &format!("fencepost_hold_seconds_bucket{{{labels},le=\"+Inf\"}}")), Some(2.0));
+    assert!(sample(&home, &format!("fencepost_token{{{labels}}}")).unwrap() > 1.7e15);
+
+    // Another job in the same file, which is not acquired.
+    let nested = "fencepost run -n -E 9 --metrics-file jobs.prom other -- true";
+    home.run(["run", "other", "--", "sh", "-c", nested]).exits(9);
+    let other = r#"fencepost_runs_total{lock="other",backend="file",outcome="not_acquired"}"#;
+    assert_eq!(sample(&home, other), Some(1.0));
+    assert_eq!(sample(&home, &format!("fencepost_runs_total{{{labels},outcome=\"ran\"}}")), Some(2.0));
+    let left = std::fs::read_dir(home.path(".")).unwrap().flatten();
+    let left: Vec<_> =
+        left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("tmp")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn metrics_of_runs_at_the_same_time_are_all_counted() {
+    let home = Home::new();
+    let runs: Vec<_> = (0..8)
+        .map(|job| {
+            let script = format!(
+                "for i in 1 2 3 4 5; do fencepost run --metrics-file jobs.prom job{job} -- true; done"
+            );
+            crate::support::Running::of(home.command("sh").args(["-c", &script]))
+        })
+        .collect();
+    crate::support::all_end(runs, 0);
+    for job in 0..8 {
+        let runs = format!(r#"fencepost_runs_total{{lock="job{job}",backend="file",outcome="ran"}}"#);
+        assert_eq!(sample(&home, &runs), Some(5.0), "{job}");
+    }
+}
+
+#[test]
+fn place_where_no_metrics_can_be_written_stops_the_run_before_it_begins() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("folder")).unwrap();
+    for path in ["missing/jobs.prom", "folder", "/dev/null"] {
+        let run = home.run(["run", "--metrics-file", path, "demo", "--", "echo", "ran"]).exits(64);
+        assert_eq!(run.stdout, "");
+        assert!(run.stderr.contains("--metrics-file") && run.stderr.contains(path), "{run:?}");
+    }
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+}
+
 const CONFIGURATION: &str = r#"
 [backends.here]
 url = "file:${PLACE}"

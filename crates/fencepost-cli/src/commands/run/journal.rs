@@ -1,6 +1,6 @@
-//! What `run` leaves in writing: events as they happen, and the outcome as a report.
+//! What `run` leaves in writing: events as they happen, the outcome as a report, and metrics.
 //!
-//! Both files are opened before anything is started, so that a wrong path stops nothing half-way; a write that fails
+//! All files are opened before anything is started, so that a wrong path stops nothing half-way; a write that fails
 //! later is said on stderr and changes nothing else.
 
 use std::fs::{File, OpenOptions};
@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fencepost::{Clock, Event, FencingToken, HolderId, LockName, Observer};
 use serde::Serialize;
 
+use super::metrics::Metrics;
+use super::outcome::{Ending, Times};
+use super::plan::Plan;
 use crate::args::Run;
 use crate::child::Bell;
 use crate::commands::state::time;
@@ -23,6 +26,7 @@ use crate::printer::Printer;
 pub(super) struct Journal {
     events: Option<(PathBuf, File)>,
     report: Option<(PathBuf, File)>,
+    metrics: Option<Metrics>,
     printer: Printer,
 }
 
@@ -42,7 +46,7 @@ impl Journal {
     ///
     /// # Errors
     /// The exit code; the reason has been printed.
-    pub(super) fn open(args: &Run, printer: Printer) -> Result<Self, Exit> {
+    pub(super) fn open(args: &Run, plan: &Plan, printer: Printer) -> Result<Self, Exit> {
         let mut appending = File::options();
         let mut replacing = File::options();
         // A pipe that nobody reads must not hold up a process that guards a command.
@@ -51,7 +55,10 @@ impl Journal {
         let events = open(args.events.as_deref(), appending.append(true).create(true), "--events", printer)?;
         let replacing = replacing.write(true).create(true).truncate(true);
         let report = open(args.report.as_deref(), replacing, "--report", printer)?;
-        Ok(Self { events, report, printer })
+        let locks = plan.targets.iter().map(|target| (&target.name, target.place.url.kind()));
+        let metrics = args.metrics_file.as_deref();
+        let metrics = metrics.map(|path| Metrics::open(path, locks, printer)).transpose()?;
+        Ok(Self { events, report, metrics, printer })
     }
 
     /// Appends one event.
@@ -62,6 +69,9 @@ impl Journal {
         grant: Option<(FencingToken, HolderId)>,
         detail: Option<&str>,
     ) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.event(event, lock, grant.map(|(token, _)| token));
+        }
         let Some((path, file)) = &mut self.events else { return };
         let (token, holder) = grant.unzip();
         let at = time(Clock::system().wall_micros());
@@ -69,6 +79,20 @@ impl Journal {
         if let Err(error) = append(file, &line) {
             self.printer.warn(format_args!("cannot write {}: {error}", path.display()));
             self.events = None;
+        }
+    }
+
+    /// The locks are held.
+    pub(super) fn acquired(&mut self) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.acquired();
+        }
+    }
+
+    /// Counts the run.
+    pub(super) fn count(&mut self, ending: &Ending, times: &Times) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.ended(ending, times);
         }
     }
 

@@ -4,6 +4,7 @@
 //! nothing of it is left, give the locks back, report.
 
 mod journal;
+mod metrics;
 mod outcome;
 mod plan;
 mod stamps;
@@ -51,7 +52,7 @@ pub(crate) fn run(global: &Global, args: &Run, printer: Printer) -> Exit {
 
 fn prepare(global: &Global, args: &Run, printer: Printer) -> Result<(Plan, Journal), Exit> {
     let plan = Plan::new(global, args, printer)?;
-    let journal = Journal::open(args, printer)?;
+    let journal = Journal::open(args, &plan, printer)?;
     Ok((plan, journal))
 }
 
@@ -86,6 +87,7 @@ impl Job<'_> {
         self.settle();
         let report = Report::new(&self.plan, &self.grants, &ending, &self.times);
         self.journal.report(&report);
+        self.journal.count(&ending, &self.times);
         Ok(ending.exit)
     }
 
@@ -234,6 +236,7 @@ impl Job<'_> {
             self.journal.event("acquired", lease.lock(), grant, None);
             self.printer.detail(format_args!("{} is held, token {}", lease.lock(), lease.token()));
         }
+        self.journal.acquired();
     }
 
     /// Has the guardian start the command. A guardian that is gone is seen by whoever watches.

@@ -10,8 +10,7 @@ use crate::commands::state::milliseconds;
 use crate::exit::Exit;
 
 /// What became of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Ran,
     NotAcquired,
@@ -21,6 +20,28 @@ pub(super) enum Outcome {
     Denied,
     Stale,
     Interrupted,
+}
+
+impl Outcome {
+    /// The word for it.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ran => "ran",
+            Self::NotAcquired => "not_acquired",
+            Self::Lost => "lost",
+            Self::TimedOut => "timed_out",
+            Self::Unavailable => "unavailable",
+            Self::Denied => "denied",
+            Self::Stale => "stale",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
 }
 
 /// The end of a run.

@@ -1,0 +1,260 @@
+//! What `--metrics-file` leaves for Prometheus: a text file for the textfile collector of the node exporter.
+//!
+//! Counters go on from what the file says, so it may be shared by the runs of one job and by several jobs. Invariant: whoever reads it
+//! finds a whole file, since it is replaced in one step, under a lock that two writers do not have at once.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fencepost::{Clock, FencingToken, LockName};
+use rustix::event::{Timespec, poll};
+
+use super::outcome::{Ending, Times};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// The metrics of one run.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    path: PathBuf,
+    /// The labels of each lock.
+    locks: BTreeMap<LockName, String>,
+    /// What is to be added to the counters of the file.
+    added: Samples,
+    /// What replaces the gauges of the file.
+    set: Samples,
+    printer: Printer,
+}
+
+/// Values by metric and labels, as they stand in the file: `fencepost_runs_total{lock="nightly",…}`.
+type Samples = BTreeMap<String, f64>;
+
+impl Metrics {
+    /// The metrics that go to `path`, which is written once already, so that a wrong path stops nothing half-way. Each lock comes with
+    /// the kind of its backend.
+    ///
+    /// # Errors
+    /// The exit code; the reason has been printed.
+    pub(super) fn open<'a>(
+        path: &Path,
+        locks: impl Iterator<Item = (&'a LockName, &'a str)>,
+        printer: Printer,
+    ) -> Result<Self, Exit> {
+        let locks = locks.map(|(lock, backend)| (lock.clone(), labels(lock.as_str(), backend))).collect();
+        // Behind a link, the file itself is replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut metrics = Self { path, locks, added: Samples::new(), set: Samples::new(), printer };
+        metrics.set_all("fencepost_held", 0.0);
+        metrics.set_all("fencepost_waiting", 1.0);
+        match metrics.merge() {
+            Ok(()) => Ok(metrics),
+            Err(error) => {
+                let path = metrics.path.display();
+                printer.error(format_args!("cannot write the file of --metrics-file: {path}: {error}"));
+                Err(Exit::USAGE)
+            }
+        }
+    }
+
+    /// Something has happened to a lock.
+    pub(super) fn event(&mut self, event: &str, lock: &LockName, token: Option<FencingToken>) {
+        let Some(labels) = self.locks.get(lock).cloned() else { return };
+        match event {
+            "acquired" => {
+                self.set("fencepost_held", &labels, 1.0);
+                // Exact up to 2^53, and so up to the year 2255.
+                #[expect(clippy::cast_precision_loss, reason = "a metric is a floating-point number")]
+                self.set("fencepost_token", &labels, token.map_or(0, FencingToken::get) as f64);
+            }
+            "renewed" | "renew_failed" => {
+                let outcome = if event == "renewed" { "acknowledged" } else { "failed" };
+                self.add("fencepost_renewals_total", &format!("{labels},outcome=\"{outcome}\""), 1.0);
+            }
+            _ => {}
+        }
+    }
+
+    /// The wait for the locks is over, and they are held.
+    pub(super) fn acquired(&mut self) {
+        self.set_all("fencepost_waiting", 0.0);
+        self.write();
+    }
+
+    /// The run has ended.
+    pub(super) fn ended(&mut self, ending: &Ending, times: &Times) {
+        self.set_all("fencepost_held", 0.0);
+        self.set_all("fencepost_waiting", 0.0);
+        self.set_all("fencepost_last_exit_code", f64::from(ending.exit.0));
+        let now = Duration::from_micros(Clock::system().wall_micros()).as_secs_f64();
+        self.set_all("fencepost_last_end_timestamp_seconds", now);
+        for labels in self.locks.values().cloned().collect::<Vec<_>>() {
+            self.observe("fencepost_wait_seconds", &labels, times.waited);
+            if let Some(held) = times.held {
+                self.observe("fencepost_hold_seconds", &labels, held);
+            }
+            let outcome = ending.outcome.as_str();
+            self.add("fencepost_runs_total", &format!("{labels},outcome=\"{outcome}\""), 1.0);
+            if let Some(reason) = &ending.lost_reason {
+                self.add("fencepost_leases_lost_total", &format!("{labels},reason=\"{reason}\""), 1.0);
+            }
+        }
+        self.write();
+    }
+
+    /// Writes what is new.
+    fn write(&mut self) {
+        if let Err(error) = self.merge() {
+            self.printer.warn(format_args!("cannot write {}: {error}", self.path.display()));
+        }
+    }
+
+    fn set(&mut self, metric: &str, labels: &str, value: f64) {
+        self.set.insert(format!("{metric}{{{labels}}}"), value);
+    }
+
+    fn set_all(&mut self, metric: &str, value: f64) {
+        for labels in self.locks.values().cloned().collect::<Vec<_>>() {
+            self.set(metric, &labels, value);
+        }
+    }
+
+    fn add(&mut self, metric: &str, labels: &str, value: f64) {
+        *self.added.entry(format!("{metric}{{{labels}}}")).or_default() += value;
+    }
+
+    fn observe(&mut self, metric: &str, labels: &str, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        for bound in BOUNDS {
+            let is_below = if seconds <= bound { 1.0 } else { 0.0 };
+            self.add(&format!("{metric}_bucket"), &format!("{labels},le=\"{bound}\""), is_below);
+        }
+        self.add(&format!("{metric}_bucket"), &format!("{labels},le=\"+Inf\""), 1.0);
+        self.add(&format!("{metric}_sum"), labels, seconds);
+        self.add(&format!("{metric}_count"), labels, 1.0);
+    }
+
+    fn merge(&mut self) -> io::Result<()> {
+        let _alone = alone(&self.path)?;
+        let mut samples = read(&fs::read_to_string(&self.path).unwrap_or_default());
+        for (sample, value) in std::mem::take(&mut self.added) {
+            *samples.entry(sample).or_default() += value;
+        }
+        samples.append(&mut self.set.clone());
+        // The collector reads what ends with .prom, and not this.
+        let beside = self.path.with_extension(format!("{}.tmp", std::process::id()));
+        let replaced = fs::write(&beside, rendered(&samples)).and_then(|()| fs::rename(&beside, &self.path));
+        replaced.inspect_err(|_| drop(fs::remove_file(&beside)))
+    }
+}
+
+/// The upper bounds of what is counted by length, in seconds.
+const BOUNDS: [f64; 10] = [0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0];
+
+/// How long another writer is waited for, and how often it is looked.
+const LOOKS: u32 = 100;
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+/// Each metric: its name, its type, and what it says.
+const METRICS: [(&str, &str, &str); 10] = [
+    ("fencepost_held", "gauge", "Whether a run holds the lock now."),
+    ("fencepost_hold_seconds", "histogram", "How long runs held the lock, in seconds."),
+    ("fencepost_last_end_timestamp_seconds", "gauge", "When the last run ended, in seconds since 1970."),
+    ("fencepost_last_exit_code", "gauge", "The exit code of the last run."),
+    ("fencepost_leases_lost_total", "counter", "Leases that were lost, by reason."),
+    ("fencepost_renewals_total", "counter", "Renewals of leases, by outcome."),
+    ("fencepost_runs_total", "counter", "Runs, by outcome."),
+    ("fencepost_token", "gauge", "The fencing token of the last grant."),
+    ("fencepost_wait_seconds", "histogram", "How long runs waited for the lock, in seconds."),
+    ("fencepost_waiting", "gauge", "Whether a run waits for the lock now."),
+];
+
+/// Keeps other writers away. The file is replaced each time, so it has to be the same one after the wait.
+fn alone(path: &Path) -> io::Result<File> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no regular file, and would be replaced",
+        ));
+    }
+    for _ in 0..LOOKS {
+        let file = File::options().read(true).append(true).create(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) if fs::metadata(path).is_ok_and(|there| is_same(&file, &there)) => return Ok(file),
+            // No timer of ours: there may be no thread yet.
+            Ok(()) | Err(TryLockError::WouldBlock) => drop(poll(&mut [], Some(&LOOK_EVERY))),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "another run keeps it locked"))
+}
+
+fn is_same(file: &File, there: &fs::Metadata) -> bool {
+    file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+}
+
+/// What stands in a file of ours. A line that is none of ours is left out.
+fn read(text: &str) -> Samples {
+    let lines = text.lines().filter(|line| line.starts_with("fencepost_"));
+    lines
+        .filter_map(|line| {
+            let (sample, value) = line.rsplit_once(' ')?;
+            Some((sample.to_owned(), value.parse().ok()?))
+        })
+        .collect()
+}
+
+fn rendered(samples: &Samples) -> String {
+    let mut text = String::new();
+    for (metric, kind, help) in METRICS {
+        let own = samples.iter().filter(|(sample, _)| is_of(sample, metric, kind));
+        let mut lines = own.map(|(sample, value)| format!("{sample} {value}\n")).peekable();
+        if lines.peek().is_some() {
+            // A string takes everything.
+            let _ = write!(text, "# HELP {metric} {help}\n# TYPE {metric} {kind}\n");
+            text.extend(lines);
+        }
+    }
+    text
+}
+
+fn is_of(sample: &str, metric: &str, kind: &str) -> bool {
+    let Some(rest) = sample.strip_prefix(metric) else { return false };
+    let parts = ["_bucket{", "_sum{", "_count{"];
+    rest.starts_with('{') || (kind == "histogram" && parts.iter().any(|part| rest.starts_with(part)))
+}
+
+/// One lock, as every metric of it says.
+fn labels(lock: &str, backend: &str) -> String {
+    format!("lock=\"{}\",backend=\"{backend}\"", escaped(lock))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_kind_stay_inside_their_label() {
+        assert_eq!(labels("a\"b\\c", "file"), r#"lock="a\"b\\c",backend="file""#);
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let samples: Samples = [
+            (r#"fencepost_runs_total{lock="a b",backend="file",outcome="ran"}"#.to_owned(), 3.0),
+            (r#"fencepost_wait_seconds_sum{lock="a b",backend="file"}"#.to_owned(), 0.125),
+        ]
+        .into();
+        let text = rendered(&samples);
+        assert_eq!(read(&text), samples, "{text}");
+        assert!(text.contains("# TYPE fencepost_wait_seconds histogram\n"), "{text}");
+    }
+}
