@@ -129,6 +129,10 @@ pub trait Claim: fmt::Debug + Send + 'static {
     /// What another process needs to give the lease back; `None` where closing the descriptors does it.
     fn handover(&self) -> Option<Handover>;
 
+    /// Lets go of the lease without giving it back, so that it runs out after its ttl unless others renew it. Never called where the
+    /// profile does not say [`is_detachable`](Profile::is_detachable).
+    fn detach(self: Box<Self>);
+
     /// Gives the lease back.
     ///
     /// # Cancel safety

@@ -380,6 +380,8 @@ impl Claim for MemoryClaim {
         None
     }
 
+    fn detach(self: Box<Self>) {}
+
     async fn release(self: Box<Self>) -> Result<()> {
         let holder = self.grant.holder;
         let freed =

@@ -77,6 +77,8 @@ impl Claim for FileClaim {
         ttl.map(|_| Handover { lock: name.clone(), holder: *holder, token: *token, detail: None })
     }
 
+    fn detach(self: Box<Self>) {}
+
     async fn release(self: Box<Self>) -> Result<()> {
         // Closing is the release. An explicit unlock would free the lock for every duplicate, a guardian's too.
         if self.token_id.is_at(&self.token_path) { Ok(()) } else { Err(replaced(&self.token_path)) }

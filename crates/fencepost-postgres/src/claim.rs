@@ -87,6 +87,8 @@ impl Claim for PostgresClaim {
         None
     }
 
+    fn detach(self: Box<Self>) {}
+
     async fn release(mut self: Box<Self>) -> Result<()> {
         self.is_released = true;
         self.server.forget_holder(self.grant.holder);

@@ -77,6 +77,8 @@ impl Claim for RedisClaim {
         Some(Handover { lock: name, holder, token, detail: None })
     }
 
+    fn detach(self: Box<Self>) {}
+
     async fn release(self: Box<Self>) -> Result<()> {
         let Grant { name, holder, token, .. } = self.grant.clone();
         let handover = Handover { lock: name, holder, token, detail: None };

@@ -88,7 +88,7 @@ impl Keeping {
         // Nothing is parked any more where the release has taken it.
         let Some(claim) = self.shared.take_parked() else { return };
         if let Some(Parting::Detach(done)) = parting {
-            drop(claim);
+            claim.detach();
             let _ = done.send(());
             return;
         }

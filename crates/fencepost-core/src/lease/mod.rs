@@ -216,7 +216,8 @@ impl Lease {
             return Err(Error::new(ErrorKind::Unsupported, "detach the lease", what).on(&grant.name));
         };
         if let Some(claim) = shared.take_parked() {
-            drop((parting, claim));
+            drop(parting);
+            claim.detach();
             return Ok(handover);
         }
         // A renewal is under way.

@@ -180,6 +180,8 @@ impl Claim for RedlockClaim {
         Some(Handover { lock: name, holder, token, detail: None })
     }
 
+    fn detach(self: Box<Self>) {}
+
     async fn release(self: Box<Self>) -> Result<()> {
         release(&self.candidate, self.terms, self.grant.token).await
     }

@@ -55,6 +55,10 @@ impl Claim for BrokenClaim {
         self.healthy.handover()
     }
 
+    fn detach(self: Box<Self>) {
+        self.healthy.detach();
+    }
+
     async fn release(self: Box<Self>) -> Result<()> {
         match self.broken.defect() {
             Defect::ForgetsToRelease => {
@@ -110,6 +114,8 @@ impl Claim for FalseClaim {
     fn handover(&self) -> Option<Handover> {
         None
     }
+
+    fn detach(self: Box<Self>) {}
 
     async fn release(self: Box<Self>) -> Result<()> {
         Ok(())

@@ -285,6 +285,8 @@ impl Claim for ServerClaim {
         self.hold.is_none().then_some(Handover { lock: name, holder, token, detail: None })
     }
 
+    fn detach(self: Box<Self>) {}
+
     async fn release(mut self: Box<Self>) -> Result<()> {
         self.link.say("release\n");
         self.hold = None;
