@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fencepost_advisor::{Held, Weakness, weaknesses};
 use fencepost_core::{BackendUrl, DEFAULT_TTL};
 use globset::GlobMatcher;
 
-use crate::answers::{Held, Weakness, weaknesses};
 use crate::duration::{self, DurationError};
 use crate::finding::{Finding, Severity};
 use crate::globs;

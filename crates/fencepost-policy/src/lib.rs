@@ -6,12 +6,11 @@
 //! - `read`: the keys of the file; `table`: how one value of it is read
 //! - `template`: URLs with places for secrets in them; `placeholder`: these places
 //! - `globs`, `duration`: how names are matched and times are written
-//! - `answers`: which backend is too weak for what a rule says of itself; `check`: all that `config check` finds
+//! - `check`: all that `config check` finds; what is too weak for what a rule says of itself, `fencepost-advisor` judges
 //! - `finding`, `source`, `redact`: messages that point into the file and never show a password of it
 
 pub mod duration;
 
-mod answers;
 mod check;
 mod finding;
 mod globs;
@@ -25,7 +24,7 @@ mod source;
 mod table;
 mod template;
 
-pub use answers::{Answers, Held, Overlap, Reach, Weakness, weaknesses};
+pub use fencepost_advisor::{Answers, Held, Overlap, Reach, Weakness, weaknesses};
 pub use finding::{ConfigError, Finding, Position, Severity};
 pub use policy::Policy;
 pub use rule::{Choice, DEFAULT_HISTORY, Rule};

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use fencepost_advisor::{Answers, Overlap, Reach};
 use fencepost_core::BackendUrl;
 use globset::{Glob, GlobSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::answers::{Answers, Overlap, Reach};
 use crate::check::longest_ttl;
 use crate::finding::ConfigError;
 use crate::globs;
@@ -168,14 +168,14 @@ impl<'a> Reader<'a> {
     }
 
     fn answers(&mut self, table: &Table<'a>) -> Answers {
-        Answers {
-            on_overlap: self.word(table, "on_overlap", OVERLAPS),
-            can_pause: self.flag(table, "can_pause"),
-            postgres: self.flag(table, "postgres"),
-            sink_checks: self.flag(table, "sink_checks"),
-            databases: self.word(table, "databases", REACHES),
-            hosts: self.word(table, "hosts", REACHES),
-        }
+        let mut answers = Answers::default();
+        answers.on_overlap = self.word(table, "on_overlap", OVERLAPS);
+        answers.can_pause = self.flag(table, "can_pause");
+        answers.postgres = self.flag(table, "postgres");
+        answers.sink_checks = self.flag(table, "sink_checks");
+        answers.databases = self.word(table, "databases", REACHES);
+        answers.hosts = self.word(table, "hosts", REACHES);
+        answers
     }
 
     fn accepted_risk(&mut self, table: &Table<'a>) -> Option<String> {

@@ -169,7 +169,7 @@ on_overlap = "corrupts"
 6 | backend = "cheap"
   |           ^^^^^^^
   |
-  = help: use etcd, zookeeper, postgres or redlock; or stand by it: `accept_risk = "reason"`"#;
+  = help: use etcd, zookeeper, postgres, or redlock with a fence; or stand by it: `accept_risk = "reason"`"#;
     assert_eq!(policy.check()[0].to_string(), shown);
     assert_eq!(policy.choose(&"ledger/1".parse().unwrap()).unwrap_err().to_string(), shown);
 }

@@ -44,7 +44,8 @@ fn may_know(name: &str, other: &str) -> bool {
     }
     match name {
         "fencepost-core" => false,
-        "fencepost-advisor" | "fencepost-http" | "fencepost-policy" => other == "fencepost-core",
+        "fencepost-advisor" | "fencepost-http" => other == "fencepost-core",
+        "fencepost-policy" => ["fencepost-core", "fencepost-advisor"].contains(&other),
         name if BACKENDS.contains(&name) => other == "fencepost-core",
         "xtask" => true,
         "fencepost-lab" => other != "fencepost-cli",
