@@ -165,8 +165,10 @@ fn named_server_is_another_backend_than_one_elsewhere() {
 fn tables_in_any_order_keep_the_order_of_the_rules() {
     let text = "[[locks]]\nmatch = \"a/*\"\nbackend = \"x\"\n[backends.x]\nurl = \"redis://h\"\n[[locks]]\n\
                 match = \"**\"\nbackend = \"y\"\n[backends.y]\nurl = \"redis://i\"\n[defaults]\nttl = \"9s\"\n";
+    let turned = "[backends.x]\nurl = \"redis://h\"\n[[locks]]\nmatch = \"a/*\"\nbackend = \"x\"\n[backends.y]\n\
+                  url = \"redis://i\"\n[[locks]]\nmatch = \"**\"\nbackend = \"y\"\n[backends.z]\nurl = \"etcd://i\"\n";
     for (glob, globs) in [("a/b", ["a/b", "a/*", "**"]), ("c", ["a/*", "c", "**"])] {
-        for answers in [CRON, BACKUP] {
+        for (text, answers) in [(text, CRON), (text, BACKUP), (turned, CRON), (turned, BACKUP)] {
             let amended = put(text, &rule(glob, answers)).unwrap();
             let policy = Policy::parse(Path::new("f"), &amended.text).unwrap();
             let order: Vec<&str> = policy.rules().iter().map(|rule| rule.glob.as_str()).collect();
