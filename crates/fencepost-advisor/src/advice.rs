@@ -9,7 +9,7 @@ use crate::pattern::{Cost, Pattern};
 use crate::question::Question;
 use crate::reason::reasons;
 use crate::risk::{Risk, risks};
-use crate::rule;
+use crate::rule::{self, Details};
 
 /// Which lock to use, why, and what to expect of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Advice {
     pub alternatives: Vec<Alternative>,
     /// What must not be overlooked.
     pub warnings: Vec<String>,
-    /// The lines of a configuration that say so, for the locks that [`Advice::rule_for`] names otherwise.
+    /// The lines of a configuration that say so; [`Advice::rule_for`] writes them with more than the answers.
     pub rule: String,
     durable: bool,
 }
@@ -69,15 +69,14 @@ pub fn advise(answers: &Answers, profiles: &[Profile]) -> Advice {
         rule: String::new(),
         durable: complete.corrupts() && profile.tokens == Tokens::Durable,
     };
-    advice.rule = advice.rule_for(None, None, None);
+    advice.rule = advice.rule_for(&Details::default());
     advice
 }
 
 impl Advice {
-    /// The lines of a configuration for the locks that `glob` matches, with the reason for the rule, and the URL of the
-    /// fence. What is not known stands there as something to fill in.
-    pub fn rule_for(&self, glob: Option<&str>, because: Option<&str>, fence: Option<&str>) -> String {
-        rule::written(self, self.durable, glob, because, fence)
+    /// The lines of a configuration with what is known beside the answers.
+    pub fn rule_for(&self, details: &Details<'_>) -> String {
+        rule::written(self, self.durable, details)
     }
 }
 

@@ -20,6 +20,17 @@ pub enum Direction {
     Stronger,
 }
 
+impl Direction {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cheaper => "cheaper",
+            Self::Equal => "equal",
+            Self::Stronger => "stronger",
+        }
+    }
+}
+
 /// Another choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {

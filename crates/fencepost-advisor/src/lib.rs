@@ -25,5 +25,5 @@ pub use judgement::{Held, Shortfall, Weakness, shortfalls, weaknesses};
 pub use pattern::{Cost, Pattern};
 pub use question::{Choice, Question};
 pub use risk::{Fault, Risk};
-pub use rule::{FILL_IN, FILL_IN_GLOB};
+pub use rule::{DIRECTORY, Details, FILL_IN, FILL_IN_GLOB};
 pub use text::wrapped;

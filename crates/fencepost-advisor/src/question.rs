@@ -111,12 +111,12 @@ const PAUSES: &[Choice] = &[
     choice(
         "yes",
         "It can stand still for long, and then goes on where it was.",
-        "garbage collection, a slow disk or call, a virtual machine that is moved, a laptop lid",
+        "most programs: garbage collection, a slow call, a virtual machine that is moved, a laptop lid",
     ),
     choice(
         "no",
-        "It checks its lease right before each write, or is stopped with it.",
-        "a program that ends with its host, one transaction that is over in milliseconds",
+        "It cannot write after its lease, whatever happens to it.",
+        "one transaction on the connection that holds the lock, a worker that a watchdog cuts off",
     ),
 ];
 

@@ -18,34 +18,51 @@ pub const FILL_IN: &str = "fill-in.invalid";
 /// Stands for the names of locks that are to be filled in.
 pub const FILL_IN_GLOB: &str = "fill-in/**";
 
+/// Where locks of one host are kept that the jobs of several users share.
+pub const DIRECTORY: &str = "file:/var/lib/fencepost";
+
+/// What the answers leave open. What is not known is written as something to fill in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Details<'a> {
+    /// Which locks the rule is for.
+    pub glob: Option<&'a str>,
+    /// The URL of the backend.
+    pub backend: Option<&'a str>,
+    /// The fence: its URL, or a name that the configuration has for it.
+    pub fence: Option<&'a str>,
+    /// Why the rule is as it is.
+    pub because: Option<&'a str>,
+}
+
 /// The lines of a configuration that say what `advice` says.
-pub(crate) fn written(
-    advice: &Advice,
-    durable: bool,
-    glob: Option<&str>,
-    because: Option<&str>,
-    fence: Option<&str>,
-) -> String {
+pub(crate) fn written(advice: &Advice, durable: bool, details: &Details<'_>) -> String {
     let kind = advice.pattern.name();
-    let mut lines = vec![format!("[backends.{kind}]")];
-    let (url, remark) = url(advice.pattern);
-    lines.push(format!("url = {} # {remark}", quoted(&url)));
-    lines.push(String::new());
+    let mut lines =
+        vec![format!("[backends.{kind}]"), backend(advice.pattern, details.backend), String::new()];
     lines.push("[[locks]]".to_owned());
-    lines.push(format!("match = {}", quoted(glob.unwrap_or(FILL_IN_GLOB))));
+    lines.push(format!("match = {}", quoted(details.glob.unwrap_or(FILL_IN_GLOB))));
     lines.push(format!("backend = {}", quoted(kind)));
     if advice.fence {
-        lines.push(match fence {
-            Some(url) => format!("fence = [{}]", quoted(url)),
-            None => format!("fence = [{}] # what is written to", quoted(&unknown_fence(advice.answers))),
+        lines.push(match details.fence {
+            Some(fence) => format!("fence = [{}]", quoted(fence)),
+            None => {
+                format!("fence = [{}] # fill in what is written to", quoted(&unknown_fence(advice.answers)))
+            }
         });
     }
     if durable {
         lines.push("require = \"durable\"".to_owned());
     }
     lines.extend(answers(advice.answers));
-    lines.extend(because.map(|because| format!("because = {}", quoted(because))));
+    lines.extend(details.because.map(|because| format!("because = {}", quoted(because))));
     lines.join("\n") + "\n"
+}
+
+fn backend(pattern: Pattern, known: Option<&str>) -> String {
+    match (known, url(pattern)) {
+        (Some(known), _) => format!("url = {}", quoted(known)),
+        (None, (url, remark)) => format!("url = {} # {remark}", quoted(&url)),
+    }
 }
 
 /// The URL of a backend of which nothing else is known, and what to do about it.
@@ -53,7 +70,7 @@ fn url(pattern: Pattern) -> (String, &'static str) {
     match pattern {
         Pattern::File => {
             let made = "made once by: install -d -m 2770 -g GROUP /var/lib/fencepost";
-            ("file:/var/lib/fencepost".to_owned(), made)
+            (DIRECTORY.to_owned(), made)
         }
         Pattern::Redis => (format!("redis://{FILL_IN}:6379"), "fill in your server"),
         Pattern::Redlock => {

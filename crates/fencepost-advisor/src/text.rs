@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::advice::Advice;
-use crate::alternative::{Alternative, Direction};
+use crate::alternative::Alternative;
 use crate::risk::{Fault, Risk};
 
 impl Advice {
@@ -30,7 +30,7 @@ impl Advice {
         text += "\nWhat else there is\n";
         for alternative in &self.alternatives {
             let change = format!("{}: {}", title_of(alternative), alternative.change);
-            text += &row(direction(alternative.direction), 16, &change, width);
+            text += &row(alternative.direction.name(), 16, &change, width);
         }
         text
     }
@@ -73,14 +73,6 @@ fn name(fault: Fault) -> &'static str {
         Fault::ClockJump => "clock jump",
         Fault::ServerRestart => "server restart",
         Fault::DataLoss => "data loss",
-    }
-}
-
-fn direction(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Cheaper => "cheaper",
-        Direction::Equal => "equal",
-        Direction::Stronger => "stronger",
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fencepost_advisor::{Answers, Pattern, Question, advise};
+use fencepost_advisor::{Answers, Details, Pattern, Question, advise};
 
 /// The answers in the order of the questions: what an overlap does, whether a worker can pause, whether there is a
 /// Postgres, how many databases, whether the sink checks tokens, how many hosts.
@@ -37,7 +37,7 @@ fn answers(written: &[&str; 6]) -> Answers {
 fn shown(glob: &str, written: &[&str; 6]) -> String {
     // The profiles of etcd and ZooKeeper stand in for those of their crates.
     let advice = advise(&answers(written), &Pattern::ALL.map(Pattern::assumed));
-    format!("{}\n{}", advice.text(80), advice.rule_for(Some(glob), None, None))
+    format!("{}\n{}", advice.text(80), advice.rule_for(&Details { glob: Some(glob), ..Details::default() }))
 }
 
 fn folder() -> PathBuf {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fencepost_advisor::FILL_IN;
+use fencepost_advisor::{DIRECTORY, FILL_IN};
 use fencepost_core::BackendUrl;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
@@ -90,7 +90,7 @@ fn refuse_twice(policy: &Policy, rule: &Rule) -> Result<(), ConfigError> {
 /// The backend of the file that the rule can use.
 fn same_backend(policy: &Policy, new: &Policy, rule: &Rule) -> Option<String> {
     let wanted = new.template(rule).outline().and_then(Result::ok)?;
-    let is_known = !wanted.body().contains(FILL_IN) && wanted.kind() != "file";
+    let is_known = !wanted.body().contains(FILL_IN) && wanted.to_string() != DIRECTORY;
     let is_same = |url: &BackendUrl| {
         url.kind() == wanted.kind() && (!is_known || url.to_string() == wanted.to_string())
     };

@@ -39,15 +39,10 @@ fn difference(policy: &Policy, ours: &Rule, other: &Policy, theirs: &Rule, name:
 }
 
 fn common_names(policy: &Policy, other: &Policy) -> Vec<LockName> {
-    let mut names: Vec<String> = Vec::new();
-    for ours in policy.rules() {
-        for theirs in other.rules() {
-            names.extend(common(&ours.glob, &theirs.glob));
-        }
-    }
-    names.sort();
-    names.dedup();
-    names.into_iter().filter_map(|name| name.parse().ok()).collect()
+    let rules = policy.rules().iter();
+    let pairs = rules.flat_map(|ours| other.rules().iter().map(move |theirs| (&ours.glob, &theirs.glob)));
+    let names = pairs.flat_map(|(ours, theirs)| common(ours, theirs));
+    names.filter_map(|name| name.parse().ok()).collect()
 }
 
 /// Names that both globs may match; a rule has the last word on that.

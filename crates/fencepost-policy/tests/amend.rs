@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fencepost_advisor::{Answers, Pattern, Question, advise};
+use fencepost_advisor::{Answers, Details, Pattern, Question, advise};
 use fencepost_policy::{Amended, ConfigError, Policy, Severity, amended};
 use proptest::prelude::*;
 
@@ -12,7 +12,11 @@ fn rule(glob: &str, answers: [&str; 6]) -> String {
     for (question, answer) in Question::ALL.into_iter().zip(answers) {
         known.answer(question, answer);
     }
-    advise(&known, &[]).rule_for(Some(glob), Some("a \"test\"\\"), None)
+    advise(&known, &[]).rule_for(&Details {
+        glob: Some(glob),
+        because: Some("a \"test\"\\"),
+        ..Details::default()
+    })
 }
 
 const CRON: [&str; 6] = ["wasteful", "yes", "no", "one", "no", "many"];

@@ -1,5 +1,6 @@
 //! One file a command.
 
+mod advise;
 mod config;
 mod confirm;
 mod explain;
@@ -37,10 +38,12 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Status(args) => status::status(&cli.global, args, printer),
         Command::List(args) => list::list(&cli.global, args, printer),
         Command::Lift(args) => lift::lift(&cli.global, args, printer),
+        Command::Advise(args) => advise::advise(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),
-        Command::Config(args) => match args.command {
-            ConfigCommand::Check => config::check(&cli.global, printer),
+        Command::Config(args) => match &args.command {
+            ConfigCommand::Check(args) => config::check(&cli.global, args, printer),
+            ConfigCommand::Schema => config::schema(printer),
         },
         Command::GiveBack => give_back::give_back(printer),
     }
