@@ -2,7 +2,7 @@
 //!
 //! # Map of the code
 //! - `policy`: what was read, and the choice that it makes for one lock; `rule`: one rule
-//! - `search`: where the file is looked for
+//! - `search`: where the file is looked for; `placement`: where a lock lives, with a file and without
 //! - `read`: the keys of the file; `table`: how one value of it is read
 //! - `template`: URLs with places for secrets in them; `placeholder`: these places
 //! - `amend`: one more rule in a file that stays as it is; `partition`: a list of locks with their answers
@@ -20,6 +20,7 @@ mod finding;
 mod globs;
 mod partition;
 mod placeholder;
+mod placement;
 mod policy;
 mod read;
 mod redact;
@@ -34,6 +35,7 @@ pub use amend::{Amended, amended};
 pub use fencepost_advisor::{Answers, Held, Overlap, Reach, Weakness, weaknesses};
 pub use finding::{ConfigError, Finding, Position, Severity};
 pub use partition::{Partition, partitions};
+pub use placement::{Misplaced, Origin, Placement};
 pub use policy::Policy;
 pub use rule::{Choice, DEFAULT_HISTORY, Rule};
 pub use schema::SCHEMA;
