@@ -1,8 +1,12 @@
 //! What is generated in the documentation: the README's table of promises, from the backends' own profiles.
 //!
-//! Invariant: a promise stands in the table only with the tests that prove it.
+//! Invariant: a promise stands in the table only with the tests that prove it, and with links to the files that hold them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::Path;
 
 use fencepost::Profile;
 
@@ -35,7 +39,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "a waiter is",
         says: |profile| profile.waiting.describe(),
-        proofs: &["release_wakes_a_waiter"],
+        proofs: &["release_wakes_a_waiter", "waiters_are_served_in_order"],
     },
     Row {
         name: "on loss",
@@ -58,22 +62,59 @@ fn yes(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-/// The names of the tests that the table refers to.
-pub fn proofs() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().flat_map(|row| row.proofs).copied()
+/// Where the cases of the conformance suite are, and the tests of the command.
+const PLACES: [&str; 2] = ["crates/fencepost-testkit/src/conformance", "crates/fencepost-cli/tests/cli"];
+
+/// The tests that the table refers to, each with the file that holds it, from the root of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proofs(BTreeMap<&'static str, String>);
+
+impl Proofs {
+    /// Looks for them in the tree below `root`.
+    ///
+    /// # Errors
+    /// A test that is not there, and a folder that cannot be read.
+    pub fn find(root: &Path) -> io::Result<Self> {
+        let mut files = Vec::new();
+        for place in PLACES {
+            for entry in fs::read_dir(root.join(place))? {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                if Path::new(&name).extension().is_some_and(|extension| extension == "rs") {
+                    let path = format!("{place}/{name}");
+                    files.push((fs::read_to_string(root.join(&path))?, path));
+                }
+            }
+        }
+        files.sort();
+        let proofs = ROWS.iter().flat_map(|row| row.proofs);
+        proofs.map(|proof| Ok((*proof, holder(proof, &files)?))).collect::<io::Result<_>>().map(Self)
+    }
+
+    fn link(&self, proof: &str) -> String {
+        format!("[`{proof}`]({})", self.0[proof])
+    }
+}
+
+/// The file that holds the test `proof`.
+fn holder(proof: &str, files: &[(String, String)]) -> io::Result<String> {
+    let signature = format!("fn {proof}(");
+    let found = files.iter().find(|(text, _)| text.contains(&signature));
+    found.map(|(_, path)| path.clone()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, format!("there is no test {proof}, which proves a promise"))
+    })
 }
 
 /// `text` with the table of `profiles` between its two markers.
 ///
 /// # Panics
 /// When the text has no markers.
-pub fn with_promises(text: &str, profiles: &[Profile]) -> String {
+pub fn with_promises(text: &str, profiles: &[Profile], proofs: &Proofs) -> String {
     let (before, rest) = text.split_once(BEGIN).expect("the README has the marker of its table");
     let (_, after) = rest.split_once(END).expect("the README has the end marker of its table");
-    format!("{before}{BEGIN}{}{END}{after}", table(profiles))
+    format!("{before}{BEGIN}{}{END}{after}", table(profiles, proofs))
 }
 
-fn table(profiles: &[Profile]) -> String {
+fn table(profiles: &[Profile], proofs: &Proofs) -> String {
     let mut table = String::from("| |");
     for profile in profiles {
         let _ = write!(table, " `{}` |", profile.backend);
@@ -86,7 +127,8 @@ fn table(profiles: &[Profile]) -> String {
         for profile in profiles {
             let _ = write!(table, " {} |", (row.says)(profile));
         }
-        let _ = writeln!(table, " `{}` |", row.proofs.join("`, `"));
+        let links: Vec<String> = row.proofs.iter().map(|proof| proofs.link(proof)).collect();
+        let _ = writeln!(table, " {} |", links.join(", "));
     }
     table
 }

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(xtask::root()),
         ["docs"] => docs(xtask::root()),
+        ["docs", "--check"] => check_docs(xtask::root()),
         ["simulate", ref arguments @ ..] => return simulate(xtask::root(), arguments),
         ["bench", ref arguments @ ..] => return bench(xtask::root(), arguments),
         _ => return usage(),
@@ -34,11 +35,28 @@ fn tidy(root: &Path) -> io::Result<ExitCode> {
 }
 
 fn docs(root: &Path) -> io::Result<ExitCode> {
-    let readme = root.join("README.md");
-    let text = std::fs::read_to_string(&readme)?;
-    std::fs::write(&readme, docs::with_promises(&text, &fencepost::profiles()))?;
+    let (_, current) = promises(root)?;
+    std::fs::write(root.join(README), current)?;
     Ok(ExitCode::SUCCESS)
 }
+
+fn check_docs(root: &Path) -> io::Result<ExitCode> {
+    let (text, current) = promises(root)?;
+    if text == current {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{README}: the table of promises is not what the profiles say; run `cargo xtask docs`");
+    Ok(ExitCode::FAILURE)
+}
+
+/// The page as it is, and as it should be.
+fn promises(root: &Path) -> io::Result<(String, String)> {
+    let text = std::fs::read_to_string(root.join(README))?;
+    let current = docs::with_promises(&text, &fencepost::profiles(), &docs::Proofs::find(root)?);
+    Ok((text, current))
+}
+
+const README: &str = "README.md";
 
 fn simulate(root: &Path, arguments: &[&str]) -> ExitCode {
     match simulate::command(root, arguments) {
@@ -67,7 +85,7 @@ fn run(mut command: Command) -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cargo xtask tidy | docs | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
+        "usage: cargo xtask tidy | docs [--check] | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
     );
     ExitCode::from(2)
 }

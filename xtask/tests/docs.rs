@@ -3,30 +3,53 @@
 use std::fs;
 use std::path::Path;
 
+use xtask::docs::{Proofs, with_promises};
+
+fn readme() -> String {
+    fs::read_to_string(xtask::root().join("README.md")).expect("the page is there")
+}
+
+fn current(text: &str) -> String {
+    let proofs = Proofs::find(xtask::root()).expect("every promise is proven by a test that exists");
+    with_promises(text, &fencepost::profiles(), &proofs)
+}
+
 #[test]
 fn readme_table_is_current() {
-    let readme = fs::read_to_string(xtask::root().join("README.md")).unwrap();
-    let current = xtask::docs::with_promises(&readme, &fencepost::profiles());
-    assert_eq!(readme, current, "run `cargo xtask docs`");
+    assert_eq!(readme(), current(&readme()), "run `cargo xtask docs`");
 }
 
 #[test]
 fn stale_table_is_found() {
-    let readme = fs::read_to_string(xtask::root().join("README.md")).unwrap();
-    let stale = readme.replace("this host only", "every host");
-    assert_ne!(stale, xtask::docs::with_promises(&stale, &fencepost::profiles()));
+    let stale = readme().replace("this host only", "every host");
+    assert_ne!(stale, current(&stale));
+    let moved = readme().replace("conformance/waiting.rs", "conformance/queue.rs");
+    assert!(moved != readme() && moved != current(&moved));
 }
 
 #[test]
-fn every_promise_is_proven_by_a_test_that_exists() {
-    let places = ["crates/fencepost-testkit/src/conformance", "crates/fencepost-cli/tests/cli"];
-    let source: String = places.iter().map(|place| read_all(&xtask::root().join(place))).collect();
-    for proof in xtask::docs::proofs() {
-        assert!(source.contains(&format!("fn {proof}(")), "there is no test {proof}");
+fn every_link_leads_to_the_file_that_holds_the_test() {
+    let readme = readme();
+    let rows = readme.lines().filter(|line| line.starts_with("| "));
+    let links: Vec<&str> = rows.flat_map(|row| row.split("[`").skip(1)).collect();
+    assert!(links.len() >= 7, "{links:?}");
+    for link in links {
+        let (test, rest) = link.split_once("`](").unwrap();
+        let path = rest.split(')').next().unwrap();
+        let source = fs::read_to_string(xtask::root().join(path)).unwrap();
+        assert!(source.contains(&format!("fn {test}(")), "{test} is not in {path}");
     }
 }
 
-fn read_all(directory: &Path) -> String {
-    let entries = fs::read_dir(directory).expect("the tests are there");
-    entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok()).collect()
+#[test]
+fn promise_without_its_test_is_refused() {
+    let missing = Proofs::find(Path::new("/nowhere")).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    let empty = std::env::temp_dir().join(format!("fencepost-docs-{}", std::process::id()));
+    for place in ["crates/fencepost-testkit/src/conformance", "crates/fencepost-cli/tests/cli"] {
+        fs::create_dir_all(empty.join(place)).unwrap();
+    }
+    let missing = Proofs::find(&empty).unwrap_err().to_string();
+    fs::remove_dir_all(&empty).unwrap();
+    assert!(missing.starts_with("there is no test "), "{missing}");
 }

@@ -159,6 +159,8 @@ violations! {
     policy_that_knows_a_backend_is_found: "dependency" at "crates/fencepost-policy/Cargo.toml:4" in
         [("crates/fencepost-policy/Cargo.toml",
           "[dependencies]\nfencepost-core.workspace = true\n\nfencepost = { workspace = true }\n")];
+    advisor_that_knows_the_policy_is_found: "dependency" at "crates/fencepost-advisor/Cargo.toml:2" in
+        [("crates/fencepost-advisor/Cargo.toml", "[dependencies]\nfencepost-policy.workspace = true\n")];
     backend_that_knows_a_backend_is_found: "dependency" at "crates/fencepost-etcd/Cargo.toml:1" in
         [("crates/fencepost-etcd/Cargo.toml", "[target.'cfg(unix)'.dependencies.fencepost-file]\npath = \"x\"\n"),
          SUITE, README, PROFILE];

@@ -86,6 +86,17 @@ impl Printer {
         say(&format!("fencepost: {what} [y/N] "));
     }
 
+    /// What a terminal is to show, as it stands.
+    #[expect(clippy::unused_self, reason = "everything that is said goes through the printer")]
+    pub(crate) fn show(self, text: &str) {
+        say(text);
+    }
+
+    /// Whether talk is coloured.
+    pub(crate) fn is_colored(self) -> bool {
+        self.colored
+    }
+
     /// What to do about the error above.
     pub(crate) fn hint(self, what: impl std::fmt::Display) {
         self.line("hint", 36, what);

@@ -5,16 +5,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fencepost_advisor::{FILL_IN, FILL_IN_GLOB, Held, Weakness, weaknesses};
 use fencepost_core::{BackendUrl, DEFAULT_TTL};
 use globset::GlobMatcher;
 
-use crate::answers::{Held, Weakness, weaknesses};
 use crate::duration::{self, DurationError};
 use crate::finding::{Finding, Severity};
 use crate::globs;
 use crate::policy::Policy;
 use crate::rule::{Rule, Timing};
-use crate::template::BLANK;
+use crate::template::{BLANK, Template};
 
 /// The longest ttl of a backend with a quarantine, unless its URL says otherwise.
 const DEFAULT_MAX_TTL: Duration = Duration::from_mins(1);
@@ -26,8 +26,10 @@ pub(crate) fn all(policy: &Policy) -> Vec<Finding> {
         let url = policy.template(each).outline().and_then(Result::ok);
         found.extend(rule(policy, each, url.as_ref()));
         found.extend(needless_risk(policy, each, url.as_ref()));
+        found.extend(glob_not_filled_in(policy, each));
     }
     found.extend(unused_backends(policy));
+    found.extend(unused_fences(policy));
     found.sort_by_key(Finding::position);
     found.dedup();
     found
@@ -37,6 +39,7 @@ pub(crate) fn all(policy: &Policy) -> Vec<Finding> {
 pub(crate) fn rule(policy: &Policy, rule: &Rule, url: Option<&BackendUrl>) -> Vec<Finding> {
     let timing = rule.timing.over(&policy.content().defaults);
     let mut found = Vec::new();
+    found.extend(not_filled_in(policy, rule, url));
     found.extend(ttl_too_long(policy, rule, &timing, url));
     found.extend(grace_too_long(policy, rule, &timing));
     if rule.accept_risk.is_none() {
@@ -57,6 +60,21 @@ pub(crate) fn longest_ttl(url: &BackendUrl) -> Result<Option<Duration>, Duration
         Some(text) => duration::parse(text).map(Some),
         None => Ok(matches!(url.kind(), "redis" | "redlock" | "postgres").then_some(DEFAULT_MAX_TTL)),
     }
+}
+
+/// What `advise` did not know. Nothing listens there, and nothing else takes its place.
+fn not_filled_in(policy: &Policy, rule: &Rule, url: Option<&BackendUrl>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if url.is_some_and(|url| url.body().contains(FILL_IN)) {
+        found.push((policy.template(rule).span.clone(), "the URL of the backend is not filled in yet"));
+    }
+    let is_open = |fence: &&Template| fence.to_string().contains(FILL_IN);
+    let fences = rule.fences.iter().filter(is_open);
+    found.extend(fences.map(|fence| (fence.span.clone(), "the URL of the fence is not filled in yet")));
+    let finding = |(span, message)| {
+        policy.source().error(span, message).hint(format!("write your own in place of {FILL_IN}"))
+    };
+    found.into_iter().map(finding).collect()
 }
 
 fn weaknesses_of(rule: &Rule, url: Option<&BackendUrl>) -> Vec<Weakness> {
@@ -108,21 +126,51 @@ fn needless_risk(policy: &Policy, rule: &Rule, url: Option<&BackendUrl>) -> Opti
     })
 }
 
+fn glob_not_filled_in(policy: &Policy, rule: &Rule) -> Option<Finding> {
+    (rule.glob == FILL_IN_GLOB).then(|| {
+        let message = "the names of the locks are not filled in yet";
+        let finding = policy.source().finding(Severity::Warning, rule.glob_at.clone(), message);
+        finding.hint("write which locks the rule is for")
+    })
+}
+
 fn never_matching(policy: &Policy) -> Vec<Finding> {
+    let finding = |(rule, cover): (&Rule, &Rule)| {
+        let message = format!("the rule never matches: {:?} on line {} comes first", cover.glob, cover.line);
+        let finding = policy.source().finding(Severity::Warning, rule.glob_at.clone(), message);
+        finding.hint("put the narrower rule first")
+    };
+    covered(policy).into_iter().map(finding).collect()
+}
+
+/// The rules that can never match, each with the earlier one that does in its place.
+pub(crate) fn covered(policy: &Policy) -> Vec<(&Rule, &Rule)> {
     let mut earlier: Vec<(&Rule, GlobMatcher)> = Vec::new();
     let mut found = Vec::new();
     for rule in policy.rules() {
         if let Some((cover, _)) = earlier.iter().find(|(_, matcher)| globs::covers(matcher, &rule.glob)) {
-            let message =
-                format!("the rule never matches: {:?} on line {} comes first", cover.glob, cover.line);
-            let finding = policy.source().finding(Severity::Warning, rule.glob_at.clone(), message);
-            found.push(finding.hint("put the narrower rule first"));
+            found.push((rule, *cover));
             continue;
         }
         let glob = globs::read(&rule.glob).expect("it was read before");
         earlier.push((rule, glob.compile_matcher()));
     }
     found
+}
+
+/// A fence that protects nothing: no rule names it, or none that can match.
+fn unused_fences(policy: &Policy) -> Vec<Finding> {
+    let dead: BTreeSet<usize> = covered(policy).into_iter().map(|(rule, _)| rule.number).collect();
+    let rules = policy.rules().iter().filter(|rule| !dead.contains(&rule.number));
+    let used: BTreeSet<usize> = rules.flat_map(|rule| &rule.fences).map(|fence| fence.span.start).collect();
+    let fences = policy.content().fences.iter();
+    let unused = fences.filter(|(_, template)| !used.contains(&template.get_ref().span.start));
+    let warning = |(name, template): (&String, &toml::Spanned<_>)| {
+        let message = format!("no rule that can match uses the fence {name:?}, so it protects nothing");
+        let finding = policy.source().finding(Severity::Warning, template.span(), message);
+        finding.hint(format!("add `fence = [{name:?}]` to the rule of its locks"))
+    };
+    unused.map(warning).collect()
 }
 
 fn unused_backends(policy: &Policy) -> Vec<Finding> {

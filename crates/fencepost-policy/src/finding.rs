@@ -59,6 +59,12 @@ impl Finding {
         self
     }
 
+    /// The same, where it does not keep anything from running: it is about another file.
+    pub fn as_warning(mut self) -> Self {
+        self.severity = self.severity.min(Severity::Warning);
+        self
+    }
+
     /// How bad it is.
     pub fn severity(&self) -> Severity {
         self.severity

@@ -2,11 +2,12 @@
 //!
 //! Invariant: secrets are looked up only for the lock that was asked for, so a rule never depends on another's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fencepost_core::{BackendUrl, LockName};
 
 use crate::check;
+use crate::compare;
 use crate::finding::{ConfigError, Finding, Severity};
 use crate::globs;
 use crate::read::{self, Content};
@@ -45,6 +46,37 @@ impl Policy {
     ) -> Result<Option<Self>, ConfigError> {
         let found = surroundings.find(explicit)?;
         found.map(|(path, text)| Self::parse(&path, &text)).transpose()
+    }
+
+    /// The configurations that jobs find elsewhere: in another directory, of another user, or without the variable.
+    pub fn others(&self) -> Vec<Result<Self, ConfigError>> {
+        self.others_in(&Surroundings::of_process())
+    }
+
+    /// The same in other surroundings.
+    pub fn others_in(&self, surroundings: &Surroundings<'_>) -> Vec<Result<Self, ConfigError>> {
+        let found = surroundings.all().into_iter().filter(|found| !found.is_at(self.path()));
+        found.map(|found| found.text().and_then(|text| Self::parse(found.path(), &text))).collect()
+    }
+
+    /// Where a rule is to be written: the file that would be read, or that the caller or `FENCEPOST_CONFIG` names; where
+    /// there is none, `./fencepost.toml`.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be read.
+    pub fn place(explicit: Option<&Path>) -> Result<PathBuf, ConfigError> {
+        Self::place_in(&Surroundings::of_process(), explicit)
+    }
+
+    /// The same in other surroundings.
+    ///
+    /// # Errors
+    /// Those of [`place`](Self::place).
+    pub fn place_in(
+        surroundings: &Surroundings<'_>,
+        explicit: Option<&Path>,
+    ) -> Result<PathBuf, ConfigError> {
+        surroundings.place(explicit)
     }
 
     /// Reads the text of a configuration; `path` is only for messages.
@@ -156,6 +188,12 @@ impl Policy {
     /// All that can be said against it without connecting anywhere and without its secrets, in the order of the file.
     pub fn check(&self) -> Vec<Finding> {
         check::all(self)
+    }
+
+    /// Where it puts a lock elsewhere than `other` does, so that jobs which read the one and the other would not exclude
+    /// each other. Names that both files match are tried.
+    pub fn differences(&self, other: &Self) -> Vec<Finding> {
+        compare::differences(self, other)
     }
 
     pub(crate) fn source(&self) -> &Source {

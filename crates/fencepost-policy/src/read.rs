@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use fencepost_advisor::{Answers, Overlap, Reach};
 use fencepost_core::BackendUrl;
 use globset::{Glob, GlobSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::answers::{Answers, Overlap, Reach};
 use crate::check::longest_ttl;
 use crate::finding::ConfigError;
 use crate::globs;
@@ -18,10 +18,10 @@ use crate::source::Source;
 use crate::table::{Reader, Table, Value, meant, quoted};
 use crate::template::{Role, Template};
 
-const ROOT_KEYS: &[&str] = &["backends", "defaults", "locks"];
-const BACKEND_KEYS: &[&str] = &["url"];
-const TIMING_KEYS: &[&str] = &["ttl", "wait", "grace"];
-const RULE_KEYS: &[&str] = &[
+pub(crate) const ROOT_KEYS: &[&str] = &["backends", "fences", "defaults", "locks"];
+pub(crate) const PLACE_KEYS: &[&str] = &["url"];
+pub(crate) const TIMING_KEYS: &[&str] = &["ttl", "wait", "grace"];
+pub(crate) const RULE_KEYS: &[&str] = &[
     "match",
     "backend",
     "ttl",
@@ -39,21 +39,40 @@ const RULE_KEYS: &[&str] = &[
     "accept_risk",
     "history",
 ];
-const REACHES: &[(&str, Reach)] = &[("one", Reach::One), ("many", Reach::Many)];
-const OVERLAPS: &[(&str, Overlap)] =
+/// The keys of the answers, which a list of partitions has too.
+pub(crate) const ANSWER_KEYS: &[&str] =
+    &["on_overlap", "can_pause", "postgres", "sink_checks", "databases", "hosts"];
+pub(crate) const REACHES: &[(&str, Reach)] = &[("one", Reach::One), ("many", Reach::Many)];
+pub(crate) const OVERLAPS: &[(&str, Overlap)] =
     &[("absorbed", Overlap::Absorbed), ("wasteful", Overlap::Wasteful), ("corrupts", Overlap::Corrupts)];
+
+/// Backends or fences by their names.
+pub(crate) type Places = BTreeMap<String, Spanned<Template>>;
 
 /// All that a file says.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     pub(crate) defaults: Timing,
-    pub(crate) backends: BTreeMap<String, Spanned<Template>>,
+    pub(crate) backends: Places,
+    pub(crate) fences: Places,
     pub(crate) rules: Vec<Rule>,
     pub(crate) globs: GlobSet,
 }
 
-/// Reads a file.
+/// Reads a configuration.
 pub(crate) fn read(source: &Source) -> Result<Content, ConfigError> {
+    with_root(source, content)
+}
+
+fn content<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Content {
+    reader.content(root)
+}
+
+/// What `look` makes of the root of a file, if nothing is wrong with that.
+pub(crate) fn with_root<T>(
+    source: &Source,
+    look: impl for<'a> FnOnce(&mut Reader<'a>, &Table<'a>) -> T,
+) -> Result<T, ConfigError> {
     let (root, broken) = DeTable::parse_recoverable(source.text());
     let mut reader = Reader { source, wrong: Vec::new() };
     for error in &broken {
@@ -61,9 +80,9 @@ pub(crate) fn read(source: &Source) -> Result<Content, ConfigError> {
         reader.wrong.push(source.syntax_error(error.span().unwrap_or(end..end), error.message()));
     }
     ConfigError::unless_empty(std::mem::take(&mut reader.wrong))?;
-    let content = reader.content(&Table::new(root.get_ref(), "the file", root.span()));
+    let read = look(&mut reader, &Table::new(root.get_ref(), "the file", root.span()));
     ConfigError::unless_empty(reader.wrong)?;
-    Ok(content)
+    Ok(read)
 }
 
 impl<'a> Reader<'a> {
@@ -71,19 +90,17 @@ impl<'a> Reader<'a> {
         self.refuse_unknown_keys(root, ROOT_KEYS);
         let defaults = root.get("defaults").and_then(|value| self.table(value, "defaults", TIMING_KEYS));
         let defaults = defaults.map(|table| self.timing(&table)).unwrap_or_default();
-        let table = root.get("backends").and_then(|value| self.table(value, "backends", &[]));
-        let entries = table.map(|table| table.entries()).unwrap_or_default();
-        let names: Vec<&str> = entries.iter().map(|(name, _)| *name.get_ref()).collect();
-        let backends = entries.iter().filter_map(|(name, value)| self.backend(name, value)).collect();
+        let (names, backends) = self.places(root, "backends", Role::Backend);
+        let (_, fences) = self.places(root, "fences", Role::Fence);
         let mut rules = Vec::new();
         let mut read_globs = Vec::new();
         for value in self.locks(root) {
-            if let Some((rule, glob)) = self.rule(value, rules.len() + 1, &names) {
+            if let Some((rule, glob)) = self.rule(value, rules.len() + 1, &names, &fences) {
                 rules.push(rule);
                 read_globs.push(glob);
             }
         }
-        Content { defaults, backends, rules, globs: self.compiled(root, &read_globs) }
+        Content { defaults, backends, fences, rules, globs: self.compiled(root, &read_globs) }
     }
 
     fn compiled(&mut self, root: &Table<'a>, read: &[Glob]) -> GlobSet {
@@ -97,14 +114,24 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn backend(
+    /// The tables below `key`: all their names, and those that could be read.
+    fn places(&mut self, root: &Table<'a>, key: &'static str, role: Role) -> (Vec<&'a str>, Places) {
+        let table = root.get(key).and_then(|value| self.table(value, key, &[]));
+        let entries = table.map(|table| table.entries()).unwrap_or_default();
+        let names = entries.iter().map(|(name, _)| *name.get_ref()).collect();
+        (names, entries.iter().filter_map(|(name, value)| self.place(name, value, role)).collect())
+    }
+
+    fn place(
         &mut self,
         name: &Spanned<&'a str>,
         value: &'a Value<'a>,
+        role: Role,
     ) -> Option<(String, Spanned<Template>)> {
-        let table = self.table(value, "a backend", BACKEND_KEYS)?;
+        let what = if role == Role::Backend { "a backend" } else { "a fence" };
+        let table = self.table(value, what, PLACE_KEYS)?;
         let url = self.required(&table, "url")?;
-        let template = Template::read(self.source, url.get_ref(), url.span(), Role::Backend, &mut self.wrong);
+        let template = Template::read(self.source, url.get_ref(), url.span(), role, &mut self.wrong);
         let limit = template.outline().and_then(Result::ok).map(|url: BackendUrl| longest_ttl(&url));
         if let Some(Err(error)) = limit {
             self.refuse(url.span(), format!("max_ttl: {}", error.message()), error.hint());
@@ -124,7 +151,13 @@ impl<'a> Reader<'a> {
         self.array(root, "locks")
     }
 
-    fn rule(&mut self, value: &'a Value<'a>, number: usize, backends: &[&str]) -> Option<(Rule, Glob)> {
+    fn rule(
+        &mut self,
+        value: &'a Value<'a>,
+        number: usize,
+        backends: &[&str],
+        fences: &Places,
+    ) -> Option<(Rule, Glob)> {
         let table = self.table(value, "a rule", RULE_KEYS)?;
         let glob = self.required(&table, "match");
         let backend = self.required(&table, "backend").filter(|name| self.knows(name, backends));
@@ -139,7 +172,7 @@ impl<'a> Reader<'a> {
             accept_risk: self.accepted_risk(&table),
             history: self.history(&table),
             timing: self.timing(&table),
-            fences: self.fences(&table),
+            fences: self.fences(&table, fences),
             glob_at: glob.as_ref().map(Spanned::span).unwrap_or_default(),
             backend_at: backend.as_ref().map(Spanned::span).unwrap_or_default(),
         };
@@ -167,15 +200,15 @@ impl<'a> Reader<'a> {
         Timing { ttl, wait: self.duration(table, "wait"), grace: self.duration(table, "grace") }
     }
 
-    fn answers(&mut self, table: &Table<'a>) -> Answers {
-        Answers {
-            on_overlap: self.word(table, "on_overlap", OVERLAPS),
-            can_pause: self.flag(table, "can_pause"),
-            postgres: self.flag(table, "postgres"),
-            sink_checks: self.flag(table, "sink_checks"),
-            databases: self.word(table, "databases", REACHES),
-            hosts: self.word(table, "hosts", REACHES),
-        }
+    pub(crate) fn answers(&mut self, table: &Table<'a>) -> Answers {
+        let mut answers = Answers::default();
+        answers.on_overlap = self.word(table, "on_overlap", OVERLAPS);
+        answers.can_pause = self.flag(table, "can_pause");
+        answers.postgres = self.flag(table, "postgres");
+        answers.sink_checks = self.flag(table, "sink_checks");
+        answers.databases = self.word(table, "databases", REACHES);
+        answers.hosts = self.word(table, "hosts", REACHES);
+        answers
     }
 
     fn accepted_risk(&mut self, table: &Table<'a>) -> Option<String> {
@@ -186,17 +219,31 @@ impl<'a> Reader<'a> {
         Some((*reason.get_ref()).to_owned())
     }
 
-    fn fences(&mut self, table: &Table<'a>) -> Vec<Template> {
+    fn fences(&mut self, table: &Table<'a>, known: &Places) -> Vec<Template> {
         let mut fences = Vec::new();
         for value in self.array(table, "fence") {
             match value.get_ref() {
+                DeValue::String(name) if is_name(name) => match known.get(&**name) {
+                    Some(template) => fences.push(template.get_ref().clone()),
+                    None => self.refuse_fence(name, value, known),
+                },
                 DeValue::String(url) => {
                     fences.push(Template::read(self.source, url, value.span(), Role::Fence, &mut self.wrong));
                 }
-                _ => self.refuse(value.span(), "a fence is a URL", "write it in quotes"),
+                _ => self.refuse(value.span(), "a fence is a URL or a name", "write it in quotes"),
             }
         }
         fences
+    }
+
+    fn refuse_fence(&mut self, name: &str, value: &Value<'a>, known: &Places) {
+        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+        let all = || match names[..] {
+            [] => format!("write a URL, or add `[fences.{name:?}]` with a `url`"),
+            _ => format!("there is {}", quoted(&names)),
+        };
+        let hint = meant(name, &names).unwrap_or_else(all);
+        self.refuse(value.span(), format!("there is no fence {name:?}"), hint);
     }
 
     fn history(&mut self, table: &Table<'a>) -> u64 {
@@ -215,4 +262,9 @@ impl<'a> Reader<'a> {
         }
         count.unwrap_or_default()
     }
+}
+
+/// Whether it is the name of a fence, and not its URL.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_alphanumeric() || "-_".contains(letter))
 }

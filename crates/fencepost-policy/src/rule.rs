@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use fencepost_advisor::Answers;
 use fencepost_core::BackendUrl;
 use toml::Spanned;
 
-use crate::answers::Answers;
 use crate::template::Template;
 
 /// How many grants are kept where a rule says `history = true`.

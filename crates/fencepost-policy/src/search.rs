@@ -44,10 +44,7 @@ impl fmt::Debug for Surroundings<'_> {
 impl Surroundings<'_> {
     /// The first configuration that there is: its path and its text.
     pub(crate) fn find(&self, explicit: Option<&Path>) -> Result<Option<(PathBuf, String)>, ConfigError> {
-        let by_flag = explicit.map(|path| (path.to_owned(), "--config names it"));
-        let by_variable = || Some((self.path_in("FENCEPOST_CONFIG")?, "FENCEPOST_CONFIG names it"));
-        if let Some((path, why)) = by_flag.or_else(by_variable) {
-            let path = self.directory.join(path);
+        if let Some((path, why)) = self.named(explicit) {
             return match read(&path) {
                 Ok(text) => Ok(Some((path, text))),
                 Err(error) => Err(unreadable(&path, &error).hint(why).into()),
@@ -61,6 +58,29 @@ impl Surroundings<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// The file that is named, and by whom.
+    fn named(&self, explicit: Option<&Path>) -> Option<(PathBuf, &'static str)> {
+        let by_flag = explicit.map(|path| (path.to_owned(), "--config names it"));
+        let by_variable = || Some((self.path_in("FENCEPOST_CONFIG")?, "FENCEPOST_CONFIG names it"));
+        by_flag.or_else(by_variable).map(|(path, why)| (self.directory.join(path), why))
+    }
+
+    /// Where a rule is to be written.
+    pub(crate) fn place(&self, explicit: Option<&Path>) -> Result<PathBuf, ConfigError> {
+        if let Some((path, _)) = self.named(explicit) {
+            return Ok(path);
+        }
+        let found = self.find(None)?.map(|(path, _)| path);
+        Ok(found.unwrap_or_else(|| self.directory.join(FILE_NAME)))
+    }
+
+    /// Every configuration that some job on this host may find.
+    pub(crate) fn all(&self) -> Vec<Found> {
+        let named = self.path_in("FENCEPOST_CONFIG").map(|path| self.directory.join(path));
+        let paths = named.into_iter().chain(self.places());
+        paths.map(Found).filter(|found| found.0.symlink_metadata().is_ok()).collect()
     }
 
     fn places(&self) -> impl Iterator<Item = PathBuf> {
@@ -79,6 +99,25 @@ impl Surroundings<'_> {
 
     fn path_in(&self, name: &str) -> Option<PathBuf> {
         (self.variable)(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+}
+
+/// A file that is there.
+pub(crate) struct Found(PathBuf);
+
+impl Found {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn text(&self) -> Result<String, ConfigError> {
+        read(&self.0).map_err(|error| unreadable(&self.0, &error).into())
+    }
+
+    /// Whether it is the file at `path`, by whatever name.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let whole = |path: &Path| fs::canonicalize(path).ok();
+        self.0 == path || whole(&self.0).is_some_and(|ours| Some(ours) == whole(path))
     }
 }
 

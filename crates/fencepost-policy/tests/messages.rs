@@ -169,7 +169,7 @@ on_overlap = "corrupts"
 6 | backend = "cheap"
   |           ^^^^^^^
   |
-  = help: use etcd, zookeeper, postgres or redlock; or stand by it: `accept_risk = "reason"`"#;
+  = help: use etcd, zookeeper, postgres, or redlock with a fence; or stand by it: `accept_risk = "reason"`"#;
     assert_eq!(policy.check()[0].to_string(), shown);
     assert_eq!(policy.choose(&"ledger/1".parse().unwrap()).unwrap_err().to_string(), shown);
 }
@@ -225,6 +225,100 @@ fn ttl_is_bounded_where_the_store_has_a_quarantine() {
         );
         assert_eq!(headlines(&text).len(), found, "{url}");
         assert_eq!(headlines(&text.replace("61s", "60s")).len(), 0, "{url}");
+    }
+}
+
+#[test]
+fn fence_has_a_name_or_a_url() {
+    let text = r#"[backends.x]
+url = "redis://h"
+[fences.ledger]
+url = "postgres://app@db/ledger"
+[fences.spare]
+url = "file:/marks"
+[[locks]]
+match = "a/**"
+backend = "x"
+fence = ["ledger", "redis://h"]
+[[locks]]
+match = "a/b"
+backend = "x"
+fence = ["spare"]
+"#;
+    let policy = Policy::parse(Path::new("f"), text).unwrap();
+    let choice = policy.choose(&"a/1".parse().unwrap()).unwrap().unwrap();
+    let fences: Vec<String> = choice.fences.iter().map(ToString::to_string).collect();
+    assert_eq!(fences, ["postgres://app@db/ledger", "redis://h"]);
+    let said = [
+        r#"fencepost.toml:5:9: warning: no rule that can match uses the fence "spare", so it protects nothing"#,
+        r#"fencepost.toml:12:9: warning: the rule never matches: "a/**" on line 7 comes first"#,
+    ];
+    assert_eq!(headlines(text), said);
+    assert_eq!(headlines(&text.replace("\"a/b\"", "\"b\"")), [""; 0]);
+}
+
+#[test]
+fn fence_that_is_not_there_is_named() {
+    let text = "[backends.x]\nurl = \"redis://h\"\n[fences.ledger]\nurl = \"file:/x\"\n[[locks]]\n\
+                match = \"a\"\nbackend = \"x\"\nfence = [\"leger\"]\n";
+    let error = Policy::parse(Path::new("f"), text).unwrap_err();
+    assert_eq!(error.findings()[0].message(), "there is no fence \"leger\"");
+    assert_eq!(error.findings()[0].advice(), Some("did you mean `ledger`?"));
+    let error =
+        Policy::parse(Path::new("f"), &text.replace("[fences.ledger]\nurl = \"file:/x\"\n", "")).unwrap_err();
+    assert_eq!(error.findings()[0].advice(), Some("write a URL, or add `[fences.\"leger\"]` with a `url`"));
+}
+
+#[test]
+fn url_that_is_not_filled_in_is_an_error_of_its_rule_alone() {
+    let text = r#"[backends.x]
+url = "redis://app:secret@fill-in.invalid:6379"
+[backends.y]
+url = "redis://h"
+[[locks]]
+match = "a"
+backend = "x"
+[[locks]]
+match = "fill-in/**"
+backend = "y"
+fence = ["s3://fill-in.invalid/prefix"]
+[[locks]]
+match = "b"
+backend = "y"
+"#;
+    let said = [
+        "fencepost.toml:2:7: the URL of the backend is not filled in yet",
+        "fencepost.toml:9:9: warning: the names of the locks are not filled in yet",
+        "fencepost.toml:11:10: the URL of the fence is not filled in yet",
+    ];
+    assert_eq!(headlines(text), said);
+    let policy = Policy::parse(Path::new("f"), text).unwrap();
+    for (lock, usable) in [("a", false), ("fill-in/x", false), ("b", true)] {
+        assert_eq!(policy.choose(&lock.parse().unwrap()).is_ok(), usable, "{lock}");
+    }
+}
+
+#[test]
+fn partitions_are_read_with_the_same_care() {
+    let read = |text: &str| fencepost_policy::partitions(Path::new("p.toml"), text);
+    let text = "[[partitions]]\nmatch = \"a\"\non_overlap = \"wasteful\"\n[[partitions]]\nmatch = \"b/**\"\n\
+                hosts = \"one\"\nfence = \"file:/x\"\nbecause = \"of b\"\n";
+    let partitions = read(text).unwrap();
+    assert_eq!((partitions.len(), partitions[1].because.as_deref()), (2, Some("of b")));
+    for (wrong, said) in [
+        ("", "p.toml:1:1: there are no partitions"),
+        ("partitions = 3", "p.toml:1:14: \"partitions\" is a list"),
+        ("[[locks]]", "p.toml:1:3: unknown key \"locks\""),
+        ("[[partitions]]\nmatch = \"a**\"", "p.toml:2:9: `**` must stand between slashes"),
+        ("[[partitions]]\non_overlap = \"absorbed\"", "p.toml:1:1: a partition needs a \"match\""),
+        ("[[partitions]]\nmatch = \"a\"\ncan_puase = true", "p.toml:3:1: unknown key \"can_puase\""),
+        (
+            "[[partitions]]\nmatch = \"a\"\n[[partitions]]\nmatch = \"a\"",
+            "p.toml:4:9: \"a\" is on line 2 already",
+        ),
+    ] {
+        let error = read(wrong).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{error}");
     }
 }
 

@@ -133,3 +133,40 @@ fn place_that_is_no_directory_has_no_file() {
     fs::write(host.path("home"), "").unwrap();
     assert_eq!(host.found(), None);
 }
+
+#[test]
+fn rule_is_written_where_the_configuration_is_found_or_named() {
+    let mut host = Host::new();
+    let place = |host: &Host, explicit: Option<&Path>| {
+        let variable = |name: &str| host.variables.get(name).cloned();
+        let (directory, system) = (host.path("here"), host.path("etc"));
+        let surroundings = Surroundings { variable: &variable, directory: &directory, system: &system };
+        let path = Policy::place_in(&surroundings, explicit).unwrap();
+        path.strip_prefix(host.root.path()).unwrap().to_string_lossy().into_owned()
+    };
+    assert_eq!(place(&host, None), "here/fencepost.toml");
+    host.write("etc/fencepost.toml");
+    assert_eq!(place(&host, None), "etc/fencepost.toml");
+    host.write("here/fencepost.toml");
+    assert_eq!(place(&host, None), "here/fencepost.toml");
+    host.set("FENCEPOST_CONFIG", host.path("named.toml"));
+    assert_eq!(place(&host, None), "named.toml");
+    assert_eq!(place(&host, Some(Path::new("flag.toml"))), "here/flag.toml");
+}
+
+#[test]
+fn other_configurations_of_the_host_are_seen_once() {
+    let mut host = Host::new();
+    for path in ["here/fencepost.toml", "etc/fencepost.toml", "home/.config/fencepost/fencepost.toml"] {
+        host.write(path);
+    }
+    fs::write(host.path("broken.toml"), "[[").unwrap();
+    host.set("FENCEPOST_CONFIG", host.path("broken.toml"));
+    let variable = |name: &str| host.variables.get(name).cloned();
+    let (directory, system) = (host.path("here"), host.path("etc"));
+    let surroundings = Surroundings { variable: &variable, directory: &directory, system: &system };
+    let policy = Policy::parse(&host.path("here/../here/fencepost.toml"), "").unwrap();
+    let others = policy.others_in(&surroundings);
+    let found: Vec<bool> = others.iter().map(Result::is_ok).collect();
+    assert_eq!(found, [false, true, true], "{others:?}");
+}

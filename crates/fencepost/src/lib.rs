@@ -1,12 +1,21 @@
 #![doc = include_str!("../README.md")]
 
 mod install;
+#[cfg(feature = "policy")]
+mod policy;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use fencepost_core::*;
 pub use install::{Installation, install_fence, uninstall_fence};
+
+#[cfg(feature = "policy")]
+pub use policy::Policy;
+
+/// What a configuration is made of: its rules, and the messages about it.
+#[cfg(feature = "policy")]
+pub use fencepost_policy as config;
 
 /// Locks in a directory of this host.
 #[cfg(feature = "file")]

@@ -44,9 +44,9 @@ fn may_know(name: &str, other: &str) -> bool {
     }
     match name {
         "fencepost-core" => false,
-        "fencepost-advisor" | "fencepost-http" | "fencepost-policy" => other == "fencepost-core",
-        "fencepost-net" => other == "fencepost-core",
-        name if BACKENDS.contains(&name) => matches!(other, "fencepost-core" | "fencepost-net"),
+        "fencepost-advisor" | "fencepost-http" | "fencepost-net" => other == "fencepost-core",
+        "fencepost-policy" => ["fencepost-core", "fencepost-advisor"].contains(&other),
+        name if BACKENDS.contains(&name) => ["fencepost-core", "fencepost-net"].contains(&other),
         "xtask" => true,
         "fencepost-lab" => other != "fencepost-cli",
         "fencepost-cli" => other != "fencepost-testkit",

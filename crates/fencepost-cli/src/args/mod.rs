@@ -1,6 +1,7 @@
 //! The command line's grammar; the comments here are the help texts.
 #![expect(clippy::doc_markdown, reason = "the comments are shown as they stand, without markup")]
 
+mod advise;
 mod fence;
 mod lease;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost::{BackendUrl, FencingToken, LockName, Result};
 
+pub(crate) use advise::{Advise, UNKNOWN};
 pub(crate) use fence::{
     Fence, FenceCommand, FenceForget, FenceInstall, FencePublish, FenceShow, FenceUninstall, Stamped,
 };
@@ -120,6 +122,12 @@ pub(crate) enum Command {
     Revoke(Revoke),
     /// Raise the next fencing token of a lock, after a restore or before a move; never lowers it
     Lift(Lift),
+    /// Find the lightest lock that is safe enough, and write its rule down
+    ///
+    /// Asks what happens if two workers process the same partition at once, and five questions more: on a terminal one by one, where
+    /// flags have not answered them. What comes out is the kind of lock, a reason for each answer, what can go wrong, what it costs,
+    /// what else there is, and a rule for the configuration. An answer that is `unknown` is taken at its worse.
+    Advise(Box<Advise>),
     /// Tell where a lock lives, and what is promised there
     Explain(Explain),
     /// Seal and check tokens at a fence, and look after its marks
@@ -248,7 +256,19 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check the configuration file; exit 0 sound, 78 wrong
-    Check,
+    ///
+    /// Without FILE it is the file that would be used, compared with those that other jobs on this host may find. With several, each is
+    /// checked, and compared with the others: jobs that read different files must not put one lock in two places.
+    Check(ConfigCheck),
+    /// Print the JSON Schema of the configuration, with which editors complete its keys
+    Schema,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigCheck {
+    /// Check these files, and whether they agree
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    pub(crate) files: Vec<PathBuf>,
 }
 
 fn duration(text: &str) -> std::result::Result<Duration, String> {

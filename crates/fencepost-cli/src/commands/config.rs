@@ -1,11 +1,13 @@
-//! `fencepost config check`: what is wrong with the configuration, before a job finds out.
+//! `fencepost config check`: what is wrong with the configuration, before a job finds out; and `config schema`.
+
+use std::path::PathBuf;
 
 use fencepost::{Clock, Tokens};
-use fencepost_policy::{Finding, Policy, Severity};
+use fencepost_policy::{Finding, Policy, SCHEMA, Severity};
 use serde::Serialize;
 
 use super::place::misconfigured;
-use crate::args::Global;
+use crate::args::{ConfigCheck, Global};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -29,8 +31,17 @@ struct Found {
     advice: Option<String>,
 }
 
-/// Checks the configuration that would be used; exit 0 when it is sound, 78 when it is not.
-pub(crate) fn check(global: &Global, printer: Printer) -> Exit {
+/// Prints what an editor needs.
+pub(crate) fn schema(printer: Printer) -> Exit {
+    printer.data(SCHEMA.trim_end());
+    Exit::OK
+}
+
+/// Checks the configuration that would be used, or those that are named; exit 0 when all are sound, 78 when one is not.
+pub(crate) fn check(global: &Global, args: &ConfigCheck, printer: Printer) -> Exit {
+    if !args.files.is_empty() {
+        return check_all(global, &args.files, printer);
+    }
     let policy = match Policy::find(global.config.as_deref()) {
         Ok(Some(policy)) => policy,
         Ok(None) => {
@@ -39,8 +50,37 @@ pub(crate) fn check(global: &Global, printer: Printer) -> Exit {
         }
         Err(error) => return misconfigured(&error, printer),
     };
-    let findings = policy.check();
-    let in_this_build = beyond_the_file(&policy);
+    let mut differences = Vec::new();
+    for other in policy.others() {
+        match other {
+            Ok(other) => differences.extend(policy.differences(&other)),
+            Err(error) => differences.extend(error.findings().iter().cloned().map(Finding::as_warning)),
+        }
+    }
+    check_one(global, &policy, differences, printer)
+}
+
+/// Checks each, and what they put in different places.
+fn check_all(global: &Global, files: &[PathBuf], printer: Printer) -> Exit {
+    let read = |file: &PathBuf| Policy::find(Some(file));
+    let policies: Result<Vec<_>, _> = files.iter().map(read).collect();
+    let policies: Vec<Policy> = match policies {
+        Ok(policies) => policies.into_iter().flatten().collect(),
+        Err(error) => return misconfigured(&error, printer),
+    };
+    let mut exit = Exit::OK;
+    for (index, policy) in policies.iter().enumerate() {
+        let differences = policies[..index].iter().flat_map(|other| policy.differences(other)).collect();
+        let checked = check_one(global, policy, differences, printer);
+        exit = if exit == Exit::OK { checked } else { exit };
+    }
+    exit
+}
+
+fn check_one(global: &Global, policy: &Policy, differences: Vec<Finding>, printer: Printer) -> Exit {
+    let mut findings = policy.check();
+    findings.extend(differences);
+    let in_this_build = beyond_the_file(policy);
     let mut found: Vec<_> = findings.iter().map(Found::new).collect();
     found.extend(in_this_build.iter().map(|message| Found::error(message)));
     let sound = found.iter().all(|found| found.severity != "error");
@@ -50,7 +90,7 @@ pub(crate) fn check(global: &Global, printer: Printer) -> Exit {
         let checked = Checked { file, sound, rules, backends, findings: found };
         printer.data(&serde_json::to_string(&checked).expect("an answer is plain data"));
     } else {
-        say(&policy, &findings, &in_this_build, sound, printer);
+        say(policy, &findings, &in_this_build, sound, printer);
     }
     if sound { Exit::OK } else { Exit::CONFIG }
 }

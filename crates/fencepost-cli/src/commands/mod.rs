@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod acquire;
+mod advise;
 mod config;
 mod confirm;
 mod explain;
@@ -48,10 +49,12 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Release(args) => acquire::release(&cli.global, args, printer),
         Command::Revoke(args) => revoke::revoke(&cli.global, args, printer),
         Command::Lift(args) => lift::lift(&cli.global, args, printer),
+        Command::Advise(args) => advise::advise(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),
-        Command::Config(args) => match args.command {
-            ConfigCommand::Check => config::check(&cli.global, printer),
+        Command::Config(args) => match &args.command {
+            ConfigCommand::Check(args) => config::check(&cli.global, args, printer),
+            ConfigCommand::Schema => config::schema(printer),
         },
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::page(args, printer),

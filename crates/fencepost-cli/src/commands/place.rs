@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fencepost::{BackendUrl, Clock, Error, ErrorKind, LockName, Locks, Result};
-use fencepost_policy::{Choice, Policy, Surroundings};
+use fencepost_policy::{Choice, Misplaced, Origin, Placement, Policy, Surroundings};
 
 use crate::args::Global;
 use crate::exit::Exit;
@@ -54,26 +54,19 @@ impl Place {
         lock: &LockName,
         printer: Printer,
     ) -> Result<Self, Exit> {
-        let choose = |policy: &Policy| policy.choose_in(&Surroundings::of_process(), lock, flag);
-        let choice =
-            policy.map(choose).transpose().map_err(|error| misconfigured(&error, printer))?.flatten();
-        if let Some(url) = flag {
-            return Ok(Self { url: url.clone(), source: Source::Flag, choice });
-        }
-        if let (Some(choice), Some(policy)) = (choice, policy) {
-            let (line, glob) = (choice.rule.line, choice.rule.glob.clone());
-            let source = Source::Rule { file: policy.path().to_owned(), line, glob };
-            return Ok(Self { url: choice.backend.clone(), source, choice: Some(choice) });
-        }
-        if let Some(url) = variable {
-            return Ok(Self { url: url.clone(), source: Source::Variable, choice: None });
-        }
-        if let Some(policy) = policy {
-            unmatched(policy, lock, printer);
-            return Err(Exit::CONFIG);
-        }
-        let url = "file:".parse().map_err(|error| fail(&error, printer))?;
-        Ok(Self { url, source: Source::Default, choice: None })
+        let placement = Placement::of(policy, &Surroundings::of_process(), lock, flag, variable);
+        let Placement { url, origin, choice, .. } =
+            placement.map_err(|error| misplaced(&error, policy, lock, printer))?;
+        let source = match (origin, &choice, policy) {
+            (Origin::Given, ..) => Source::Flag,
+            (Origin::Rule, Some(choice), Some(policy)) => {
+                let (line, glob) = (choice.rule.line, choice.rule.glob.clone());
+                Source::Rule { file: policy.path().to_owned(), line, glob }
+            }
+            (Origin::Variable, ..) => Source::Variable,
+            _ => Source::Default,
+        };
+        Ok(Self { url, source, choice })
     }
 
     /// Every place in use: the one that flag or variable names, each backend of the configuration, or the default.
@@ -144,13 +137,19 @@ fn variable() -> Result<Option<BackendUrl>> {
     text.parse().map(Some)
 }
 
-fn unmatched(policy: &Policy, lock: &LockName, printer: Printer) {
-    printer.error(format_args!("{}: no rule matches the lock {lock}", policy.path().display()));
-    let nearest = policy.nearest(lock);
+fn misplaced(error: &Misplaced, policy: Option<&Policy>, lock: &LockName, printer: Printer) -> Exit {
+    let nearest = match error {
+        Misplaced::Config(error) => return misconfigured(error, printer),
+        Misplaced::Unmatched { nearest } => nearest.as_slice(),
+        _ => &[],
+    };
+    let path = policy.map(|policy| policy.path().display().to_string()).unwrap_or_default();
+    printer.error(format_args!("{path}: no rule matches the lock {lock}"));
     if !nearest.is_empty() {
         printer.hint(format_args!("the nearest rules are {}", nearest.join(", ")));
     }
     printer.hint("add a rule, or name the place with --backend or FENCEPOST_BACKEND");
+    Exit::CONFIG
 }
 
 /// Prints `error`; its exit code.

@@ -111,6 +111,11 @@ impl Terminal {
         self.leader.wait().unwrap().code()
     }
 
+    /// All that was shown so far.
+    pub(crate) fn shown(&self) -> &str {
+        &self.screen
+    }
+
     pub(crate) fn resize(&self, rows: u16, columns: u16) {
         self.master.as_ref().unwrap().resize(Size::new(rows, columns)).unwrap();
     }

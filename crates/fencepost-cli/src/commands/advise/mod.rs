@@ -1,0 +1,174 @@
+//! `fencepost advise`: the lightest lock that is strong enough, and its rule.
+//!
+//! Invariant: nothing is written but what was read again and found to mean what it is to mean.
+
+mod ask;
+mod keys;
+mod many;
+mod page;
+mod screen;
+mod write;
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use fencepost::{BackendUrl, Error, ErrorKind, Result};
+use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Question, wrapped};
+use fencepost_policy::Policy;
+use serde_json::{Value, json};
+
+use super::place::{fail, misconfigured};
+use crate::args::{self, Global};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// The widest that text is set: longer lines are hard to read.
+const WIDEST: usize = 80;
+
+/// Advises, and writes the rule down if that is wanted.
+pub(crate) fn advise(global: &Global, args: &args::Advise, printer: Printer) -> Exit {
+    if let Some(file) = &args.from {
+        return many::advise(global, args, file, printer);
+    }
+    match advised(global, args, printer) {
+        Ok(()) => Exit::OK,
+        Err(exit) => exit,
+    }
+}
+
+fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(), Exit> {
+    let answers = answers(args, printer)?;
+    let advice = fencepost_advisor::advise(&answers, &fencepost::profiles());
+    let backend = global.backend().map_err(|error| fail(&error, printer))?;
+    let backend =
+        backend.map(|url| of_kind(url, &advice)).transpose().map_err(|error| fail(&error, printer))?;
+    let asked = (args.write && args.glob.is_none()).then(|| ask::glob(printer)).transpose()?;
+    let details = Details {
+        glob: args.glob.as_deref().or(asked.as_deref()),
+        backend: backend.as_ref().map(BackendUrl::expose),
+        fence: args.fence.as_deref(),
+        because: args.because.as_deref(),
+    };
+    let rule = advice.rule_for(&details);
+    if global.json {
+        printer.data(&data(&advice, &rule).to_string());
+    } else {
+        say(&advice, &rule, args.write, printer);
+    }
+    if !args.write {
+        return readable(&rule, args, printer);
+    }
+    write::write(global, &[rule], printer)
+}
+
+/// The answers of the flags, and of whoever sits at the terminal.
+fn answers(args: &args::Advise, printer: Printer) -> Result<Answers, Exit> {
+    let open = args.open();
+    if open.is_empty() {
+        return Ok(args.answers());
+    }
+    if !can_ask() {
+        return Err(missing(&open, printer));
+    }
+    let answers = ask::questions(args.answers(), &open, printer)?;
+    let flags = Question::ALL
+        .map(|question| format!("{} {}", question.flag(), answers.to(question).unwrap_or(args::UNKNOWN)));
+    printer.note(format_args!("the same without questions: fencepost advise {}", flags.join(" ")));
+    Ok(answers)
+}
+
+/// Questions need somebody who reads them and somebody who answers.
+fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+fn missing(open: &[Question], printer: Printer) -> Exit {
+    let flag = |question: &Question| {
+        let answers: Vec<&str> = question.choices().iter().map(|choice: &Choice| choice.answer).collect();
+        format!("{} {}", question.flag(), answers.join("|"))
+    };
+    let flags: Vec<String> = open.iter().map(flag).collect();
+    printer.error(format_args!("these answers are missing: {}", flags.join(", ")));
+    printer.hint("`unknown` is an answer as well; on a terminal the questions are asked one by one");
+    Exit::USAGE
+}
+
+/// A server of another kind would be another lock than the advised one.
+fn of_kind(url: BackendUrl, advice: &Advice) -> Result<BackendUrl> {
+    if url.kind() == advice.pattern.name() {
+        return Ok(url);
+    }
+    let what = format!("--backend is {}, and the advice is {}", url.kind(), advice.pattern.name());
+    Err(Error::new(ErrorKind::InvalidArgument, "write the rule", what)
+        .hint("leave --backend out to see why, or write the rule by hand"))
+}
+
+/// A rule that is only shown has to be one, too: the glob comes from the command line.
+fn readable(rule: &str, args: &args::Advise, printer: Printer) -> Result<(), Exit> {
+    let named = args.fence.as_deref().filter(|fence| !fence.contains(':'));
+    if named.is_some() {
+        return Ok(());
+    }
+    Policy::parse(Path::new("the rule"), rule).map(drop).map_err(|error| {
+        misconfigured(&error, printer);
+        Exit::USAGE
+    })
+}
+
+fn say(advice: &Advice, rule: &str, writes: bool, printer: Printer) {
+    let width = width();
+    printer.data(advice.text(width).trim_end());
+    if writes {
+        return;
+    }
+    let how = "The rule, for fencepost.toml (--match names the locks, --write puts it there)";
+    printer.data(&format!("\n{}\n{}", wrapped(how, 0, width), rule.trim_end()));
+    if rule.contains(FILL_IN) {
+        printer.data(&format!(
+            "\n{}",
+            wrapped(&format!("Write your own in place of {FILL_IN}."), 0, width).trim_end()
+        ));
+    }
+}
+
+/// How wide the text may be.
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    size.map_or(WIDEST, |size| usize::from(size.ws_col).clamp(20, WIDEST))
+}
+
+/// The answer for machines.
+fn data(advice: &Advice, rule: &str) -> Value {
+    let reason = |(question, reason): &(Question, String)| match advice.answers.to(*question) {
+        Some(answer) => format!("{} = {answer}: {reason}", question.key()),
+        None => format!("{}: {reason}", question.key()),
+    };
+    let reasons: Vec<String> = advice.reasons.iter().map(reason).collect();
+    let risk = |risk: &fencepost_advisor::Risk| {
+        let shown = json!({
+            "two_may_overlap": if risk.two_may_overlap { "yes" } else { "no" },
+            "what_happens": risk.what_happens,
+            "older_write": risk.older_write,
+        });
+        (risk.fault.key().to_owned(), shown)
+    };
+    let risks: serde_json::Map<String, Value> = advice.risks.iter().map(risk).collect();
+    let alternative = |other: &fencepost_advisor::Alternative| {
+        json!({
+            "direction": other.direction.name(),
+            "pattern": other.pattern.map(fencepost_advisor::Pattern::name),
+            "fence": other.fence,
+            "change": other.change,
+        })
+    };
+    let alternatives: Vec<Value> = advice.alternatives.iter().map(alternative).collect();
+    json!({
+        "pattern": advice.pattern.name(),
+        "fence": advice.fence,
+        "reasons": reasons,
+        "risks": risks,
+        "alternatives": alternatives,
+        "warnings": advice.warnings,
+        "rule": rule,
+    })
+}

@@ -1,0 +1,123 @@
+//! Puts rules into the configuration, in one step: the file has all of them or is as it was.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use fencepost_advisor::FILL_IN;
+use fencepost_policy::{Amended, Policy, amended};
+
+use crate::args::Global;
+use crate::commands::place::misconfigured;
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// Puts `rules` into the configuration that would be found, or that is named; it is made if it is not there.
+pub(super) fn write(global: &Global, rules: &[String], printer: Printer) -> Result<(), Exit> {
+    let path = Policy::place(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
+    let unwritable = |error: io::Error| {
+        printer.error(format_args!("{} cannot be written: {error}", path.display()));
+        Exit::CONFIG
+    };
+    let before = existing(&path).map_err(unwritable)?;
+    let mut text = before.clone().unwrap_or_default();
+    let mut steps = Vec::new();
+    for rule in rules {
+        let step = amended(&path, &text, rule).map_err(|error| misconfigured(&error, printer))?;
+        text.clone_from(&step.text);
+        steps.push(step);
+    }
+    replace(&path, before.as_deref(), &text).map_err(unwritable)?;
+    for (rule, step) in rules.iter().zip(&steps) {
+        tell(&path, rule, step, printer);
+    }
+    if before.is_none() {
+        printer.note(format_args!("{} is new", path.display()));
+    }
+    warn_of_places(&path, rules, &steps, printer);
+    Ok(())
+}
+
+fn existing(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts the whole new text in the place of the old one, if that is still there.
+fn replace(path: &Path, before: Option<&str>, text: &str) -> io::Result<()> {
+    let path = if before.is_some() { fs::canonicalize(path)? } else { path.to_owned() };
+    let (file, new) = beside(&path)?;
+    let written = fill(file, &path, before.is_some(), text)
+        .and_then(|()| unchanged(&path, before))
+        .and_then(|()| fs::rename(&new, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+/// A new file that nobody else has, in the same directory.
+fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is no file"))?;
+    let new = path.with_file_name(format!(".{}.{}.new", name.to_string_lossy(), std::process::id()));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&new)?;
+    Ok((file, new))
+}
+
+fn fill(mut file: File, path: &Path, is_there: bool, text: &str) -> io::Result<()> {
+    if is_there {
+        let (old, new) = (fs::metadata(path)?, file.metadata()?);
+        if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+        }
+        file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o7777))?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Somebody may have changed it meanwhile, whose rules would be lost.
+fn unchanged(path: &Path, before: Option<&str>) -> io::Result<()> {
+    if existing(path)?.as_deref() == before {
+        return Ok(());
+    }
+    Err(io::Error::other("it was changed meanwhile; run the command again"))
+}
+
+fn tell(path: &Path, rule: &str, step: &Amended, printer: Printer) {
+    let glob = glob_of(rule).unwrap_or_default();
+    let before =
+        step.before.as_ref().map(|glob| format!(", before the one for {glob:?}")).unwrap_or_default();
+    let backend = if step.reused { "which was there" } else { "which is new" };
+    let path = path.display();
+    printer.note(format_args!(
+        "{path} has a rule for {glob:?}{before}, on the backend {:?}, {backend}",
+        step.backend
+    ));
+}
+
+fn glob_of(rule: &str) -> Option<String> {
+    let policy = Policy::parse(Path::new("the rule"), rule).ok()?;
+    Some(policy.rules().first()?.glob.clone())
+}
+
+/// A place that is not known is no place, and must not pass for one.
+fn warn_of_places(path: &Path, rules: &[String], steps: &[Amended], printer: Printer) {
+    let is_open = |(rule, step): (&String, &Amended)| {
+        let mut lines = rule.lines().filter(|line| line.contains(FILL_IN));
+        lines.any(|line| line.starts_with("fence") || !step.reused)
+    };
+    if rules.iter().zip(steps).any(is_open) {
+        printer.warn(format_args!("nothing runs with a rule whose URL has {FILL_IN}"));
+        printer.hint(format_args!(
+            "write your own in its place in {}; `fencepost config check` says what is left",
+            path.display()
+        ));
+    }
+}

@@ -1,0 +1,109 @@
+//! `config check` and `config schema`, and that a rule cannot be weakened behind its own answers.
+
+use serde_json::Value;
+
+use crate::support::{Home, json};
+
+#[test]
+fn schema_is_json_and_names_the_keys() {
+    let schema = json(&Home::new().run(["config", "schema"]).exits(0));
+    let rule = &schema["definitions"]["rule"]["properties"];
+    assert_eq!(rule["on_overlap"]["enum"][2], "corrupts");
+}
+
+fn rules(kind: &str) -> String {
+    format!("[backends.x]\nurl = \"{kind}\"\n[[locks]]\nmatch = \"nightly/*\"\nbackend = \"x\"\n")
+}
+
+#[test]
+fn lock_in_two_places_by_two_files_is_found() {
+    let home = Home::new();
+    home.write("fencepost.toml", &rules("file:/a"));
+    std::fs::create_dir_all(home.path("config/fencepost")).unwrap();
+    home.write("config/fencepost/fencepost.toml", &rules("redis://h"));
+    let checked = home.run(["config", "check"]).exits(0);
+    let said = "fencepost.toml:5:11: warning: the lock nightly/x is in file:/a here, and in redis://h by";
+    assert!(checked.stderr.contains(said), "{}", checked.stderr);
+    home.write("config/fencepost/fencepost.toml", &rules("file:/a"));
+    assert_eq!(home.run(["config", "check"]).exits(0).stderr, "");
+    home.write("config/fencepost/fencepost.toml", "[[");
+    let checked = home.run(["config", "check"]).exits(0);
+    assert!(checked.stderr.contains("config/fencepost/fencepost.toml:1:"), "{}", checked.stderr);
+    home.run(["run", "nightly/a", "-n", "--backend", "memory:", "--", "true"]).exits(0);
+}
+
+#[test]
+fn named_files_are_checked_and_compared() {
+    let home = Home::new();
+    home.write("a.toml", &rules("file:/a"));
+    home.write("b.toml", &rules("redis://h"));
+    home.write("c.toml", &(rules("redis://h") + "on_overlap = \"corrupts\"\n"));
+    let checked = home.run(["config", "check", "a.toml", "b.toml"]).exits(0);
+    assert!(
+        checked.stderr.contains("b.toml:5:11: warning: the lock nightly/x is in redis://h here"),
+        "{}",
+        checked.stderr
+    );
+    assert_eq!(checked.stdout, "a.toml: sound (1 rule, 1 backend)\nb.toml: sound (1 rule, 1 backend)\n");
+    home.run(["config", "check", "b.toml", "c.toml"]).exits(78);
+    home.run(["config", "check", "a.toml", "none.toml"]).exits(78);
+    let lines = home.run(["config", "check", "--json", "a.toml", "b.toml"]).exits(0).stdout;
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), &lines[1]["findings"][0]["severity"]), (2, &"warning".into()));
+}
+
+/// A rule that is strong enough for its own answers, and what of it stands between that and a refusal.
+fn ledger(home: &Home) -> String {
+    format!(
+        "[backends.x]\nurl = \"file:{0}\"\n[fences.f]\nurl = \"file:{1}\"\n[[locks]]\nmatch = \"ledger\"\nbackend = \"x\"\n\
+         on_overlap = \"corrupts\"\ncan_pause = true\nsink_checks = true\nhosts = \"one\"\nfence = [\"f\"]\n\
+         [[locks]]\nmatch = \"other\"\nbackend = \"x\"\n",
+        home.path("locks").display(),
+        home.path("marks").display()
+    )
+}
+
+#[test]
+fn rule_that_was_weakened_below_its_answers_is_refused_wherever_its_lock_is_named() {
+    let home = Home::new();
+    home.write("fencepost.toml", &ledger(&home));
+    home.run(["fence", "install", &format!("file:{}", home.path("marks").display())]).exits(0);
+    home.run(["config", "check"]).exits(0);
+    home.run(["run", "ledger", "--", "true"]).exits(0);
+    for (strong, weak) in
+        [("fence = [\"f\"]\n", ""), ("hosts = \"one\"", "hosts = \"many\""), ("file:", "redis://h/?x=")]
+    {
+        let text = ledger(&home).replacen(strong, weak, 1);
+        assert_ne!(text, ledger(&home));
+        home.write("fencepost.toml", &text);
+        home.run(["config", "check"]).exits(78);
+        for args in [
+            &["run", "ledger", "--", "true"][..],
+            &["run", "-n", "ledger", "--", "true"],
+            &["run", "other", "ledger", "--", "true"],
+            &["run", "--fence", "file:/tmp", "ledger", "--", "true"],
+            &["explain", "ledger"],
+            &["status", "ledger"],
+            &["lift", "ledger", "--to", "9"],
+        ] {
+            let refused = home.run(args).exits(78);
+            assert!(
+                refused.stderr.contains("the rule says that an overlap corrupts, but"),
+                "{}",
+                refused.stderr
+            );
+        }
+    }
+    let accepted = ledger(&home).replace("fence = [\"f\"]", "accept_risk = \"until March\"");
+    home.write("fencepost.toml", &accepted);
+    home.run(["run", "ledger", "--", "true"]).exits(0);
+}
+
+#[test]
+fn nested_run_is_held_to_the_same_answers() {
+    let home = Home::new();
+    home.write("fencepost.toml", &ledger(&home).replace("fence = [\"f\"]\n", ""));
+    home.run(["run", "other", "--", "fencepost", "run", "ledger", "--", "true"]).exits(78);
+    let flag = format!("file:{}", home.path("elsewhere").display());
+    home.run(["run", "--backend", &flag, "ledger", "--", "true"]).exits(78);
+}

@@ -1,0 +1,140 @@
+//! Locks by the configuration file, found and read as the command does.
+//!
+//! Invariant: a program and `fencepost run` put a lock in the same place, and both refuse a rule that is too weak.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use fencepost_core::{BackendUrl, Clock, Error, ErrorKind, Lock, LockName, Locks, Result};
+use fencepost_policy::{ConfigError, Misplaced, Placement, Surroundings};
+
+use crate::{connect_url, fence};
+
+/// The locks of a configuration. Backends are connected when the first lock on them is acquired, and shared from then on.
+///
+/// # Examples
+/// ```
+/// # let directory = std::env::temp_dir().join(format!("fencepost-policy-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory).unwrap();
+/// # let path = directory.join("fencepost.toml");
+/// # let url = format!("file:{}/locks", directory.display());
+/// # std::fs::write(&path, format!(
+/// #     "[backends.here]\nurl = {url:?}\n[[locks]]\nmatch = \"ledger/**\"\nbackend = \"here\"\n"
+/// # )).unwrap();
+/// # fencepost::block_on(async {
+/// let policy = fencepost::Policy::open(&path)?; // or `load()`, which finds the file
+/// let lease = policy.lock("ledger/2026-11")?.acquire().await?;
+/// println!("writing with token {}", lease.token());
+/// lease.release().await?;
+///
+/// assert!(policy.lock("leger/2026-11").is_err(), "no rule matches, and it is no lock on this host then");
+/// # Ok::<(), fencepost::Error>(())
+/// # }).unwrap();
+/// # std::fs::remove_dir_all(&directory).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Policy {
+    found: Option<fencepost_policy::Policy>,
+    variable: Option<BackendUrl>,
+    connected: Arc<Mutex<Vec<(BackendUrl, Locks)>>>,
+}
+
+impl Policy {
+    /// Finds the configuration as the command does: the file that `FENCEPOST_CONFIG` names, `./fencepost.toml`, the user's,
+    /// the system's. Where there is none, locks are at `FENCEPOST_BACKEND`, or else in a directory of this host.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when a file that is there cannot be read or is wrong, or `FENCEPOST_BACKEND` is no URL.
+    pub fn load() -> Result<Self> {
+        Self::of(fencepost_policy::Policy::find(None))
+    }
+
+    /// Reads the configuration at `path`.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), and a file that is not there.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::of(fencepost_policy::Policy::find(Some(path)))
+    }
+
+    /// The lock `name` as its rule wants it: its backend, ttl, wait, grace, fences and what it requires.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when it is no name, no rule matches it, or its rule is wrong or weaker than its own
+    /// answers demand; [`ErrorKind::Unsupported`] when this build has no such backend or fence.
+    pub fn lock(&self, name: &str) -> Result<Lock> {
+        let name: LockName = name.parse()?;
+        let surroundings = Surroundings::of_process();
+        let placement =
+            Placement::of(self.found.as_ref(), &surroundings, &name, None, self.variable.as_ref());
+        let placement = placement.map_err(|error| misplaced(error, &name))?;
+        let mut lock = self.locks(&placement.url)?.lock(name.as_str())?;
+        let Some(choice) = placement.choice else { return Ok(lock) };
+        if let Some(ttl) = choice.ttl {
+            lock = lock.ttl(ttl);
+        }
+        if let Some(wait) = choice.wait {
+            lock = lock.wait(wait);
+        }
+        if let Some(grace) = choice.grace {
+            lock = lock.grace(grace);
+        }
+        if choice.rule.require_durable {
+            lock = lock.require_durable();
+        }
+        for url in &choice.fences {
+            lock = lock.fence(fence(url)?);
+        }
+        Ok(lock)
+    }
+
+    /// What was read; `None` where there is no configuration.
+    pub fn config(&self) -> Option<&fencepost_policy::Policy> {
+        self.found.as_ref()
+    }
+
+    fn of(found: Result<Option<fencepost_policy::Policy>, ConfigError>) -> Result<Self> {
+        let found = found.map_err(wrong)?;
+        Ok(Self { found, variable: variable()?, connected: Arc::default() })
+    }
+
+    /// The locks at `url`, by one connection for all of them.
+    fn locks(&self, url: &BackendUrl) -> Result<Locks> {
+        let mut connected = self.connected.lock().expect("nobody panics while holding it");
+        if let Some((_, locks)) = connected.iter().find(|(other, _)| other == url) {
+            return Ok(locks.clone());
+        }
+        let locks = connect_url(url, &Clock::system())?;
+        connected.push((url.clone(), locks.clone()));
+        Ok(locks)
+    }
+}
+
+fn variable() -> Result<Option<BackendUrl>> {
+    let Some(text) = std::env::var_os("FENCEPOST_BACKEND").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let text = text.into_string().map_err(|_| {
+        Error::new(ErrorKind::InvalidArgument, "read FENCEPOST_BACKEND", "it is not UTF-8, and so no URL")
+    })?;
+    text.parse().map(Some)
+}
+
+fn misplaced(error: Misplaced, lock: &LockName) -> Error {
+    match error {
+        Misplaced::Config(error) => wrong(error).on(lock),
+        other => {
+            let nearest = match &other {
+                Misplaced::Unmatched { nearest } if !nearest.is_empty() => nearest.join(", "),
+                _ => "none".to_owned(),
+            };
+            Error::new(ErrorKind::InvalidArgument, "place the lock", other.to_string())
+                .on(lock)
+                .hint(format!("the nearest rules are {nearest}"))
+        }
+    }
+}
+
+fn wrong(error: ConfigError) -> Error {
+    Error::new(ErrorKind::InvalidArgument, "use the configuration", "it is wrong").caused_by(error)
+}

@@ -1,0 +1,100 @@
+//! A program gets the lock that `fencepost run` would hold.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fencepost::{ErrorKind, LockName, Policy, Stamp, block_on};
+use tempfile::TempDir;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn policy(&self, rule: &str) -> Policy {
+        let (locks, marks) = (self.path("locks"), self.path("marks"));
+        let text = format!(
+            "[backends.here]\nurl = \"file:{}\"\n[fences.marks]\nurl = \"file:{}\"\n[defaults]\nwait = \"50ms\"\n\
+             [[locks]]\nmatch = \"ledger/**\"\nbackend = \"here\"\n{rule}\n",
+            locks.display(),
+            marks.display()
+        );
+        fs::write(self.path("fencepost.toml"), text).unwrap();
+        Policy::open(&self.path("fencepost.toml")).unwrap()
+    }
+}
+
+#[test]
+fn lock_has_the_place_the_wait_and_the_fences_of_its_rule() {
+    let place = Place::new();
+    fs::create_dir(place.path("marks")).unwrap();
+    let policy = place.policy("fence = [\"marks\"]");
+    block_on(async {
+        let lease = policy.lock("ledger/1").unwrap().acquire().await.unwrap();
+        assert!(place.path("locks").is_dir());
+        let fence =
+            fencepost::fence(&format!("file:{}", place.path("marks").display()).parse().unwrap()).unwrap();
+        let name: LockName = "ledger/1".parse().unwrap();
+        assert_eq!(fence.mark(&name).await.unwrap().unwrap().token, lease.token());
+        let stamp: Stamp = lease.stamp();
+        fence.check(&stamp).await.unwrap();
+        // The wait of the defaults is over soon; without it this would wait for ever.
+        let error = policy.lock("ledger/1").unwrap().acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Contended);
+        lease.release().await.unwrap();
+    });
+}
+
+#[test]
+fn name_that_no_rule_matches_is_no_lock() {
+    let place = Place::new();
+    let policy = place.policy("");
+    let error = policy.lock("leger/1").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.advice(), Some("the nearest rules are ledger/**"));
+    assert_eq!(error.lock().unwrap().as_str(), "leger/1");
+}
+
+#[test]
+fn rule_that_is_too_weak_for_its_answers_gives_no_lock() {
+    let place = Place::new();
+    let policy = place.policy("on_overlap = \"corrupts\"\nhosts = \"many\"");
+    let error = policy.lock("ledger/1").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("does not reach beyond one host"), "{error}");
+    assert!(place.policy("require = \"durable\"").lock("ledger/1").is_ok());
+    let policy = place.policy("require = \"durable\"");
+    let error = block_on(async { policy.lock("ledger/1").unwrap().acquire().await.unwrap_err() });
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[test]
+fn configuration_that_is_wrong_is_no_policy() {
+    let place = Place::new();
+    fs::write(place.path("wrong.toml"), "[[locks]]\n").unwrap();
+    let error = Policy::open(&place.path("wrong.toml")).unwrap_err();
+    assert!(error.to_string().contains("wrong.toml:1:1: a rule needs a \"match\""), "{error}");
+    assert!(Policy::open(&place.path("none.toml")).is_err());
+}
+
+#[test]
+fn ttl_of_the_rule_is_asked_for() {
+    let place = Place::new();
+    let text = "[backends.m]\nurl = \"memory:\"\n[[locks]]\nmatch = \"**\"\nbackend = \"m\"\nttl = \"7s\"\n";
+    fs::write(place.path("f.toml"), text).unwrap();
+    let policy = Policy::open(&place.path("f.toml")).unwrap();
+    block_on(async {
+        let lease = policy.lock("a").unwrap().acquire().await.unwrap();
+        assert_eq!(lease.ttl(), Some(Duration::from_secs(7)));
+        // A second lock on the same backend sees it: they share it.
+        assert!(policy.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    });
+}
