@@ -105,6 +105,12 @@ pub(crate) enum Command {
     Lift(Lift),
     /// Tell where a lock lives, and what is promised there
     Explain(Explain),
+    /// Look at the servers, and tell what weakens a promise; exit 1 if something is serious
+    ///
+    /// Looks at every backend and every fence of the configuration, at those of some LOCKs, or at the one that
+    /// --backend names: reachable, set up so that a lock holds and a token grows, fences in force. It changes
+    /// nothing. Each finding says what was seen, what that means for the locks, and what to change.
+    Doctor(Doctor),
     /// Seal and check tokens at a fence, and look after its marks
     Fence(Fence),
     /// Look at the configuration
@@ -195,6 +201,24 @@ pub(crate) struct Explain {
     /// The lock
     #[arg(value_name = "LOCK")]
     pub(crate) lock: LockName,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit codes: 0 nothing serious, 1 something serious; 64 usage, 78 configuration.")]
+pub(crate) struct Doctor {
+    /// The locks whose backends and fences are looked at [default: those of every rule]
+    #[arg(value_name = "LOCK")]
+    pub(crate) locks: Vec<LockName>,
+    /// Look at this fence as well (repeatable)
+    #[arg(long, value_name = "URL")]
+    fence: Vec<String>,
+}
+
+impl Doctor {
+    /// What `--fence` says.
+    pub(crate) fn fences(&self) -> Result<Vec<BackendUrl>> {
+        self.fence.iter().map(|text| text.parse()).collect()
+    }
 }
 
 #[derive(Args, Debug)]

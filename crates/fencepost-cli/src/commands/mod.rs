@@ -2,9 +2,11 @@
 
 mod config;
 mod confirm;
+mod doctor;
 mod explain;
 mod fence;
 mod give_back;
+mod layout;
 mod lift;
 mod list;
 mod place;
@@ -37,6 +39,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Status(args) => status::status(&cli.global, args, printer),
         Command::List(args) => list::list(&cli.global, args, printer),
         Command::Lift(args) => lift::lift(&cli.global, args, printer),
+        Command::Doctor(args) => doctor::doctor(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),
         Command::Config(args) => match args.command {
