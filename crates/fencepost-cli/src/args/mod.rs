@@ -104,6 +104,9 @@ pub(crate) enum Command {
     /// Raise the next fencing token of a lock, after a restore or before a move; never lowers it
     Lift(Lift),
     /// Tell where a lock lives, and what is promised there
+    ///
+    /// Which rule decides, what is promised under each fault and when two could overlap, how long others wait after a crash,
+    /// and what it costs. It looks at the server for its version, for 3 seconds at most.
     Explain(Explain),
     /// Look at the servers, and tell what weakens a promise; exit 1 if something is serious
     ///
@@ -201,6 +204,9 @@ pub(crate) struct Explain {
     /// The lock
     #[arg(value_name = "LOCK")]
     pub(crate) lock: LockName,
+    /// Do not look at the server
+    #[arg(long)]
+    pub(crate) offline: bool,
 }
 
 #[derive(Args, Debug)]

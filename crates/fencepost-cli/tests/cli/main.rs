@@ -3,6 +3,7 @@
 
 mod doctor;
 mod exits;
+mod explain;
 mod faults;
 mod fence;
 mod fenced;
