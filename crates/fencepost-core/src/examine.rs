@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// How bad a [`Finding`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -82,8 +82,12 @@ impl Finding {
 
     /// What could not be looked at, and why.
     pub fn failed(about: impl fmt::Display, error: &Error, means: impl Into<String>) -> Self {
-        let remedy = error.advice().unwrap_or("see that it runs, and that it can be reached from this host");
-        Self::serious(about, error.to_string()).means(means).remedy(remedy)
+        let usual = match error.kind() {
+            ErrorKind::Denied => "give a user and a password that are let in there, or grant what is missing",
+            ErrorKind::Unsupported => "use a server, or a way to it, that can do what is said",
+            _ => "see that it runs, and that it can be reached from this host",
+        };
+        Self::serious(about, error.to_string()).means(means).remedy(error.advice().unwrap_or(usual))
     }
 
     /// What it means for locks and fences.

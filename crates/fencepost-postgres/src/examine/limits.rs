@@ -10,7 +10,6 @@ use crate::endpoint::Endpoint;
 pub(super) fn findings(facts: &Facts, endpoint: &Endpoint) -> Vec<Finding> {
     let found = [
         connections(facts),
-        clock(facts),
         encryption(facts),
         verification(facts, endpoint),
         triggers(facts),
@@ -58,7 +57,8 @@ fn connections(facts: &Facts) -> Option<Finding> {
 /// Clocks that are kept by NTP are nearer.
 const APART_MOST: i64 = 1_000_000;
 
-fn clock(facts: &Facts) -> Option<Finding> {
+/// What is odd about the server's clock beside ours.
+pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     let (least, most) = facts.ahead;
     let (way, certain) = if least > 0 { ("ahead of", least) } else { ("behind", -most) };
     if certain < APART_MOST {

@@ -113,6 +113,8 @@ async fn look_at(clock: &Clock, endpoint: &Endpoint, host: &Host, purpose: Purpo
     let facts = Facts::read(clock, connection.client(), host).await?;
     let mut findings = durability::findings(&facts, purpose);
     findings.extend(limits::findings(&facts, endpoint));
+    // A fence asks no clock.
+    findings.extend(limits::clock(&facts).filter(|_| matches!(purpose, Purpose::Locks(_))));
     if !facts.is("is_standby") {
         findings.extend(database::findings(&facts, connection.client(), purpose).await?);
         match purpose {

@@ -175,8 +175,9 @@ async fn clock_of(clock: &Clock, connection: &Connection) -> Result<((i64, i64),
 
 /// The commands that this user may not run, of those that a lock or a fence needs.
 async fn forbidden(connection: &Connection, options: &Options) -> Result<Vec<String>> {
-    let commands = if options.is_fence { FENCE_COMMANDS } else { LOCK_COMMANDS };
-    match connection.run(&script::EXAMINE, &[], commands).await.map_err(|broken| lost_touch(&broken))? {
+    let mut commands = if options.is_fence { FENCE_COMMANDS } else { LOCK_COMMANDS }.to_vec();
+    commands.extend((options.replicas > 0).then_some("WAIT 1 1"));
+    match connection.run(&script::EXAMINE, &[], &commands).await.map_err(|broken| lost_touch(&broken))? {
         Reply::Refused(what) if what.starts_with("NOPERM") => Ok(vec!["EVALSHA".to_owned()]),
         reply => Ok(reply.list().iter().filter_map(Reply::text).map(ToOwned::to_owned).collect()),
     }

@@ -161,6 +161,8 @@ fn clock_that_is_apart_is_found_with_how_exactly_that_is_known() {
     let (number, within) = finding.evidence["its clock is ".len()..].split_once(" s (to within ").unwrap();
     let apart: f64 = number.parse().unwrap();
     assert!((apart - 90.0).abs() < 1.0 && within.ends_with(" ms) ahead of this host's"), "{finding:?}");
+    let fence = examined_fence(&server);
+    assert_eq!(ours(&fence), 0, "no clock is asked by a fence");
     server.step_clock_back(Duration::from_mins(3));
     assert!(found(&examined(&server, ""), Severity::Warning, "its clock is ").evidence.contains("behind"));
 }
@@ -187,6 +189,9 @@ fn user_who_may_not_do_what_a_lock_needs_is_found() {
     assert!(finding.remedy.starts_with("ACL SETUSER ann ") && !format!("{no_writing:?}").contains("pw"));
     let no_scripts = user(&["+@connection", "+info", "+time", "~fencepost:*"]);
     found(&no_scripts, Severity::Serious, "may not run EVALSHA");
+    user(&[&all[..], &["-wait"]].concat());
+    let waiting = format!("redis://ann:pw@127.0.0.1:{}?replicas=1", server.port());
+    found(&block_on(backend(&waiting).examine()).unwrap(), Severity::Serious, "may not run WAIT");
     let other_keys = user(&[&needed[..], &["~other:*", "&other:*"]].concat());
     found(&other_keys, Severity::Serious, "may not run GET, SET");
 }
