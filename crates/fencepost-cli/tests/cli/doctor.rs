@@ -212,5 +212,5 @@ fn guard_that_was_switched_off_is_serious_until_it_is_installed_again() {
     home.run(other).exits(0);
     server.execute("drop schema fencepost cascade");
     let gone = json(&home.run(doctor).exits(0));
-    assert!(evidence(checked(&gone, "fence", "postgres://"))[0].contains("has no schema fencepost"));
+    assert!(evidence(checked(&gone, "fence", "postgres://"))[0].contains("no table is guarded"));
 }

@@ -20,7 +20,16 @@ pub(super) struct Facts {
     /// The columns of `examine.sql`.
     pub(super) told: BTreeMap<String, String>,
     /// The settings of a session that asks for none: each with the place that it comes from.
-    pub(super) settings: BTreeMap<String, (String, String)>,
+    pub(super) settings: BTreeMap<String, Setting>,
+}
+
+/// One setting.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Setting {
+    pub(super) value: String,
+    /// The place that it comes from: `user`, `database`, `configuration file`, …
+    pub(super) source: String,
+    pub(super) unit: String,
 }
 
 impl Facts {
@@ -35,11 +44,13 @@ impl Facts {
         let told = rows.first().map(columns).ok_or_else(|| unexpected("it says nothing of itself"))?;
         let names: Vec<String> = SETTINGS.iter().map(|name| format!("'{name}'")).collect();
         let names = names.join(", ");
-        let sql = format!("select name, setting, source from pg_catalog.pg_settings where name in ({names})");
+        let sql = format!(
+            "select name, setting, source, coalesce(unit, '') from pg_catalog.pg_settings where name in ({names})"
+        );
         let settings = self::rows(client, &sql).await?;
         let setting = |row: &SimpleQueryRow| {
             let text = |column| row.get(column).unwrap_or_default().to_owned();
-            (text(0), (text(1), text(2)))
+            (text(0), Setting { value: text(1), source: text(2), unit: text(3) })
         };
         let there: i64 = told.get("now_micros").and_then(|micros| micros.parse().ok()).unwrap_or(sent);
         Ok(Self {
@@ -66,12 +77,18 @@ impl Facts {
 
     /// The value of a setting, in the server's unit.
     pub(super) fn setting(&self, name: &str) -> &str {
-        self.settings.get(name).map(|(setting, _)| setting.as_str()).unwrap_or_default()
+        self.settings.get(name).map(|setting| setting.value.as_str()).unwrap_or_default()
     }
 
     /// Where the value of a setting comes from: `user`, `database`, `configuration file`, …
     pub(super) fn source(&self, name: &str) -> &str {
-        self.settings.get(name).map(|(_, source)| source.as_str()).unwrap_or_default()
+        self.settings.get(name).map(|setting| setting.source.as_str()).unwrap_or_default()
+    }
+
+    /// A setting as people write it, with the place that it comes from.
+    pub(super) fn shown(&self, name: &str) -> String {
+        let Some(Setting { value, source, unit }) = self.settings.get(name) else { return String::new() };
+        format!("{name} = {value}{unit} (set by: {source})")
     }
 
     pub(super) fn server(&self) -> String {

@@ -123,11 +123,7 @@ fn settings(facts: &Facts) -> Option<Finding> {
         let value = facts.setting(name);
         !value.is_empty() && value != *harmless
     };
-    let set: Vec<String> = OVERRIDDEN
-        .iter()
-        .filter(is_set)
-        .map(|(name, _)| format!("{name} = {} (set by: {})", facts.setting(name), facts.source(name)))
-        .collect();
+    let set: Vec<String> = OVERRIDDEN.iter().filter(is_set).map(|(name, _)| facts.shown(name)).collect();
     (!set.is_empty()).then(|| {
         Finding::note(&facts.host, format!("sessions of {} begin with {}", facts.text("role"), set.join(", ")))
             .means("fencepost's own sessions set these for themselves, and read them back; the jobs under the lock work by them")
@@ -147,11 +143,13 @@ const OVERRIDDEN: [(&str, &str); 6] = [
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::Setting;
     use super::*;
 
     fn facts(settings: &[(&str, &str)]) -> Facts {
-        let setting =
-            |(name, value): &(&str, &str)| ((*name).to_owned(), ((*value).to_owned(), "user".to_owned()));
+        let setting = |(name, value): &(&str, &str)| {
+            ((*name).to_owned(), Setting { value: (*value).to_owned(), ..Setting::default() })
+        };
         Facts {
             host: "db:5432".to_owned(),
             settings: settings.iter().map(setting).collect(),

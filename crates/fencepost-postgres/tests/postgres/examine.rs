@@ -91,8 +91,8 @@ fn settings_of_a_role_that_are_in_the_way_are_found() {
     let examination = examined(&server, "");
     let finding = found(&examination, Severity::Note, "sessions of postgres begin with ");
     for part in [
-        "statement_timeout = 50 (set by: user)",
-        "lock_timeout = 10 (set by: database)",
+        "statement_timeout = 50ms (set by: user)",
+        "lock_timeout = 10ms (set by: database)",
         "idle_session_timeout",
     ] {
         assert!(finding.evidence.contains(part), "{finding:?}");

@@ -99,6 +99,26 @@ impl Facts {
         })
     }
 
+    /// A server at `host` that tells these fields, and lets us in with a password.
+    #[cfg(test)]
+    pub(super) fn at(host: &str, info: &[(&str, &str)]) -> Self {
+        let field = |(field, value): &(&str, &str)| ((*field).to_owned(), (*value).to_owned());
+        Self {
+            address: Address { host: host.to_owned(), port: 6379 },
+            user: "default".to_owned(),
+            has_password: true,
+            is_tls: false,
+            info: info.iter().map(field).collect(),
+            settings: None,
+            ahead: (0, 0),
+            now_ms: 0,
+            incarnation: None,
+            longest_ttl_ms: None,
+            forbidden: Vec::new(),
+            lasting: Vec::new(),
+        }
+    }
+
     /// A field of `INFO`; empty where it is not told.
     pub(super) fn info(&self, field: &str) -> &str {
         self.info.get(field).map(String::as_str).unwrap_or_default()

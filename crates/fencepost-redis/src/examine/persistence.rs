@@ -53,7 +53,9 @@ fn kept(facts: &Facts, options: &Options) -> Option<Finding> {
         (severity, format!("{what}: nothing is granted for max_ttl then, and {tokens}"))
     };
     let remedy = match lost {
-        Lost::ASecond => "CONFIG SET appendfsync always, where a write a disk costs little",
+        Lost::ASecond => {
+            "CONFIG SET appendfsync always, where a write to the disk for each grant is no burden"
+        }
         _ => "CONFIG SET appendonly yes, and the same in redis.conf",
     };
     Some(Finding::new(severity, &facts.address, evidence).means(means).remedy(remedy))

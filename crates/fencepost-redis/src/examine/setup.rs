@@ -138,3 +138,28 @@ fn encryption(facts: &Facts) -> Option<Finding> {
             .remedy("serve TLS there, and write rediss:// (or rediss+sentinel://)")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_that_is_too_old_is_found() {
+        assert!(version(&Facts::at("h", &[("redis_version", "6.2.14")])).is_some());
+        assert_eq!(version(&Facts::at("h", &[("redis_version", "7.0.0")])), None);
+        assert_eq!(version(&Facts::at("h", &[("redis_version", "10.1.0")])), None);
+    }
+
+    #[test]
+    fn password_that_goes_over_the_network_in_the_open_is_found() {
+        let mut far = Facts::at("cache", &[]);
+        assert!(encryption(&far).is_some());
+        far.is_tls = true;
+        assert_eq!(encryption(&far), None);
+        (far.is_tls, far.has_password) = (false, false);
+        assert_eq!(encryption(&far), None);
+        for near in ["localhost", "127.0.0.1", "::1"] {
+            assert_eq!(encryption(&Facts::at(near, &[])), None);
+        }
+    }
+}

@@ -130,7 +130,7 @@ impl<'a> Explanation<'a> {
         }
         if let Some(serious) = self.serious.filter(|serious| *serious > 0) {
             let findings = counted(serious, "serious finding");
-            say("", &format!("{findings} there: fencepost doctor {} says which", self.lock));
+            say("", &format!("{findings} there: fencepost doctor says which"));
         }
         say("chosen by", &self.chosen_by);
         if let Some(answers) = self.answers.as_ref().map(AnswersView::words).filter(|words| !words.is_empty())
