@@ -1,6 +1,11 @@
 //! What a look at a store shows beside its locks: which server it is, and what in its set-up weakens a promise.
 
+use std::fmt;
+use std::time::Duration;
+
 use serde::Serialize;
+
+use crate::error::{Error, ErrorKind};
 
 /// How bad a [`Finding`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,4 +41,128 @@ pub struct Examination {
     pub servers: Vec<String>,
     /// What should be known, the worst first.
     pub findings: Vec<Finding>,
+    /// The lengths of lease that the servers give, where they bound them themselves.
+    pub ttl: Option<TtlRange>,
+}
+
+/// The lengths of lease that a server gives: what is asked for outside of them is given as the nearest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TtlRange {
+    /// The shortest.
+    pub shortest: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Serious => "serious",
+        })
+    }
+}
+
+impl Finding {
+    /// Something that is seen, and worth knowing.
+    pub fn note(about: impl fmt::Display, evidence: impl Into<String>) -> Self {
+        Self::new(Severity::Note, about, evidence)
+    }
+
+    /// Something that is seen, and leaves less in hand.
+    pub fn warning(about: impl fmt::Display, evidence: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, about, evidence)
+    }
+
+    /// Something that is seen, and by which a promise may fail.
+    pub fn serious(about: impl fmt::Display, evidence: impl Into<String>) -> Self {
+        Self::new(Severity::Serious, about, evidence)
+    }
+
+    /// What could not be looked at, and why.
+    pub fn failed(about: impl fmt::Display, error: &Error, means: impl Into<String>) -> Self {
+        let usual = match error.kind() {
+            ErrorKind::Denied => "give a user and a password that are let in there, or grant what is missing",
+            ErrorKind::Unsupported => "use a server, or a way to it, that can do what is said",
+            _ => "see that it runs, and that it can be reached from this host",
+        };
+        Self::serious(about, error.to_string()).means(means).remedy(error.advice().unwrap_or(usual))
+    }
+
+    /// What it means for locks and fences.
+    pub fn means(mut self, consequence: impl Into<String>) -> Self {
+        self.consequence = consequence.into();
+        self
+    }
+
+    /// What to change.
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+
+    /// Something that is seen. What it means and what to do are added to it.
+    pub fn new(severity: Severity, about: impl fmt::Display, evidence: impl Into<String>) -> Self {
+        Self {
+            severity,
+            about: about.to_string(),
+            evidence: evidence.into(),
+            consequence: String::new(),
+            remedy: String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.evidence, self.consequence)
+    }
+}
+
+impl Examination {
+    /// What was found at these servers; the worst comes first, and the rest stays in its order.
+    pub fn new(servers: Vec<String>, mut findings: Vec<Finding>) -> Self {
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        Self { servers, findings, ttl: None }
+    }
+
+    /// How bad the worst finding is.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+}
+
+impl TtlRange {
+    /// The length of lease that is given to whoever asks for `ttl`.
+    pub fn given(&self, ttl: Duration) -> Duration {
+        ttl.min(self.longest).max(self.shortest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worst_finding_comes_first_and_the_rest_stays_in_order() {
+        let found = vec![
+            Finding::note("a", "1"),
+            Finding::serious("a", "2"),
+            Finding::warning("a", "3"),
+            Finding::serious("a", "4"),
+        ];
+        let examination = Examination::new(Vec::new(), found);
+        let order: Vec<_> = examination.findings.iter().map(|finding| &*finding.evidence).collect();
+        assert_eq!(order, ["2", "4", "3", "1"]);
+        assert_eq!(examination.worst(), Some(Severity::Serious));
+    }
+
+    #[test]
+    fn ttl_outside_the_range_is_given_as_the_nearest() {
+        let second = Duration::from_secs;
+        let range = TtlRange { shortest: second(4), longest: second(40) };
+        let given = [1, 4, 30, 99].map(|ttl| range.given(second(ttl)));
+        assert_eq!(given, [4, 4, 30, 40].map(second));
+    }
 }

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 
 use crate::clock::lock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::examine::{Examination, Finding};
 use crate::name::{LockName, NamePrefix};
 use crate::token::FencingToken;
 
@@ -160,12 +161,21 @@ pub trait Fence: fmt::Debug + fmt::Display + Send + Sync {
     /// A dropped call may or may not have removed the mark.
     async fn forget(&self, lock: &LockName) -> Result<bool>;
 
-    /// What weakens the fence of `lock`, a sentence for each: a guard that was switched off, a table that has none. Nothing
-    /// where all is well.
+    /// What weakens the fence of `lock`: a guard that was switched off, a table that has none. Nothing where all is well.
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
-    async fn findings(&self, lock: &LockName) -> Result<Vec<String>>;
+    async fn findings(&self, lock: &LockName) -> Result<Vec<Finding>>;
+
+    /// Looks at the system that the fence is in and how it is set up, and at the fences of all locks there, changing nothing. What
+    /// cannot be looked at is a finding, too.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be reached.
+    async fn examine(&self) -> Result<Examination>;
 }
 
 /// A fence in this process's memory: the reference for what the others must do.
@@ -205,7 +215,11 @@ impl Fence for MemoryFence {
         Ok(lock(&self.0).remove(name).is_some())
     }
 
-    async fn findings(&self, _: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, _: &LockName) -> Result<Vec<Finding>> {
         Ok(Vec::new())
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        Ok(Examination::default())
     }
 }

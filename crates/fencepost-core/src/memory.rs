@@ -21,7 +21,7 @@ use crate::clock::{Clock, Moment, lock};
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::examine::Examination;
 use crate::name::{LockName, NamePrefix};
-use crate::profile::{Expiry, Loss, Profile, Scope, Timing, Waiting};
+use crate::profile::{Connections, Expiry, Loss, Profile, Scope, Timing, Waiting};
 use crate::token::{FencingToken, HolderId};
 
 /// What the memory backend promises.
@@ -34,7 +34,8 @@ pub const PROFILE: Profile = Profile::weakest("memory")
     .outlives_sessions()
     .revocable()
     .rests()
-    .longest_ttl(Some(Duration::from_hours(24)));
+    .longest_ttl(Some(Duration::from_hours(24)))
+    .costs(0, 0, Connections::None);
 
 /// Locks in this process's memory. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -89,6 +89,46 @@ pub enum Tie {
     Lease,
 }
 
+/// What an acquisition and a release cost, where nobody else wants the lock and the connection is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Round trips to the store until a lock is granted.
+    pub acquire_trips: u32,
+    /// Round trips until it is given back.
+    pub release_trips: u32,
+    /// Which connections are needed.
+    pub connections: Connections,
+}
+
+/// Which connections a process keeps with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Connections {
+    /// None.
+    None,
+    /// One, whatever it holds and waits for.
+    OnePerProcess,
+    /// Two, since a grant that waits for replicas holds one of them up.
+    TwoPerProcess,
+    /// One with each node, whatever it holds and waits for.
+    OnePerNode,
+    /// One for each lock or set of locks that it holds, and one for each lock that it waits for.
+    OnePerLock,
+}
+
+impl Connections {
+    /// The need in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::None => "no connection",
+            Self::OnePerProcess => "one connection for each process",
+            Self::TwoPerProcess => "two connections for each process",
+            Self::OnePerNode => "one connection with each node for each process",
+            Self::OnePerLock => "one connection for each lock that is held or waited for",
+        }
+    }
+}
+
 impl Expiry {
     /// The promise in words.
     pub const fn describe(self) -> &'static str {
@@ -174,6 +214,8 @@ pub struct Profile {
     pub rest: bool,
     /// The longest ttl that it gives; `None` where a lease does not run out.
     pub longest_ttl: Option<Duration>,
+    /// What it costs; `None` where nobody has counted.
+    pub cost: Option<Cost>,
 }
 
 impl Profile {
@@ -192,6 +234,7 @@ impl Profile {
             revoke: false,
             rest: false,
             longest_ttl: Some(Duration::from_mins(1)),
+            cost: None,
         }
     }
 
@@ -257,6 +300,12 @@ impl Profile {
     /// The store keeps a lock taken after its release.
     pub const fn rests(mut self) -> Self {
         self.rest = true;
+        self
+    }
+
+    /// Says what an acquisition and a release cost, in round trips, and which connections are needed.
+    pub const fn costs(mut self, acquire_trips: u32, release_trips: u32, connections: Connections) -> Self {
+        self.cost = Some(Cost { acquire_trips, release_trips, connections });
         self
     }
 

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Grant, Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile, Renewal, Result,
-    Revoked, Scope, Status, Timing, Tokens, Wait, Waiting, until,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
+    FencingToken, Grant, Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile,
+    Renewal, Result, Revoked, Scope, Status, Timing, Tokens, Wait, Waiting, until,
 };
 
 use crate::claim::FileClaim;
 use crate::directory::{Directory, Paths, failure};
+use crate::examine::{Purpose, examine};
 use crate::hold::Hold;
 use crate::queue;
 use crate::record::{CHANGE_LEAST, HolderLine, TokenRecord, exclusively};
@@ -30,7 +31,8 @@ pub const PROFILE: Profile = Profile::weakest("file")
     .timing(Timing::Untimed)
     .outlives_sessions()
     .rests()
-    .longest_ttl(None);
+    .longest_ttl(None)
+    .costs(0, 0, Connections::None);
 
 /// A waiter of another process that gave up may hold the lock for an instant, so a try that must not wait tries twice.
 const SECOND_TRY_AFTER: Duration = Duration::from_millis(1);
@@ -304,6 +306,6 @@ impl Backend for FileBackend {
     }
 
     async fn examine(&self) -> Result<Examination> {
-        Ok(Examination::default())
+        examine(&self.directory, Purpose::Locks { durable: self.durable })
     }
 }

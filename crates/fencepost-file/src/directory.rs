@@ -129,7 +129,7 @@ impl Directory {
 }
 
 /// The name of a file system, by its number, on which two hosts may both get a lock.
-fn shared_file_system(kind: u64) -> Option<&'static str> {
+pub(crate) fn shared_file_system(kind: u64) -> Option<&'static str> {
     // The kernel's numbers have 32 bits, and some of them come out with a sign.
     let known = SHARED_FILE_SYSTEMS.iter().find(|(number, _)| *number == kind & 0xffff_ffff);
     known.map(|(_, name)| *name)

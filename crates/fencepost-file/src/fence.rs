@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    BackendUrl, Clock, Error, ErrorKind, Fence, FencingToken, LockName, Mark, NamePrefix, Result, Stamp,
-    StampHolder,
+    BackendUrl, Clock, Error, ErrorKind, Examination, Fence, FencingToken, Finding, LockName, Mark,
+    NamePrefix, Result, Stamp, StampHolder,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{Directory, failure};
+use crate::examine::{Purpose, examine};
 use crate::record::exclusively;
 
 /// How long a change of a mark waits at most for another one of the same lock.
@@ -193,7 +194,11 @@ impl Fence for FileFence {
         self.alone(lock, || remove(&path).map_err(failed)).await
     }
 
-    async fn findings(&self, _: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, _: &LockName) -> Result<Vec<Finding>> {
         Ok(Vec::new())
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        examine(&self.0, Purpose::Marks)
     }
 }

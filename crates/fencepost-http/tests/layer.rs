@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use fencepost_core::{
-    Error, ErrorKind, Fence, FencingToken, LockName, Mark, MemoryFence, NamePrefix, Result, Stamp,
-    StampHolder, block_on,
+    Error, ErrorKind, Examination, Fence, FencingToken, Finding, LockName, Mark, MemoryFence, NamePrefix,
+    Result, Stamp, StampHolder, block_on,
 };
 use fencepost_file::FileFence;
 use fencepost_http::{FENCING_TOKEN, FencingLayer, fencing_header};
@@ -208,7 +208,11 @@ impl Fence for Away {
         self.error()
     }
 
-    async fn findings(&self, _: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, _: &LockName) -> Result<Vec<Finding>> {
+        self.error()
+    }
+
+    async fn examine(&self) -> Result<Examination> {
         self.error()
     }
 }

@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencepost_core::{BackendUrl, ErrorKind, Fence, LockName, Mark, NamePrefix, Result, Stamp};
+use fencepost_core::{
+    BackendUrl, Error, ErrorKind, Examination, Fence, Finding, LockName, Mark, NamePrefix, Result, Stamp,
+};
 use object_store::ObjectStore;
 
 use crate::envelope::Envelope;
@@ -107,15 +109,39 @@ impl Fence for ObjectStoreFence {
     }
 
     /// Puts the object of the probe, and no other.
-    async fn findings(&self, lock: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, lock: &LockName) -> Result<Vec<Finding>> {
         match self.probe().await {
             Ok(()) => Ok(Vec::new()),
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(vec![error.to_string()]),
-            Err(error) if error.kind() == ErrorKind::Denied => {
-                Ok(vec![format!("it was not tried whether the store honours conditions: {error}")])
-            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(vec![self.ignoring(&error)]),
+            Err(error) if error.kind() == ErrorKind::Denied => Ok(vec![self.untried(error.to_string())]),
             Err(error) => Err(error.on(lock)),
         }
+    }
+
+    /// Puts what has to be refused over the object of the probe, where there is one.
+    async fn examine(&self) -> Result<Examination> {
+        let store = Arc::clone(&self.0);
+        let finding = match run(async move { store.probe_lightly().await }).await {
+            Ok(true) => None,
+            Ok(false) => Some(self.untried("there is no object to try it on")),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Some(self.ignoring(&error)),
+            Err(error) => return Err(error),
+        };
+        Ok(Examination::new(Vec::new(), finding.into_iter().collect()))
+    }
+}
+
+impl ObjectStoreFence {
+    fn ignoring(&self, error: &Error) -> Finding {
+        Finding::serious(self, error.to_string())
+            .means("nothing can be sealed there: a stale holder would write over a newer one")
+            .remedy("use a store that honours conditional puts, as S3, Google and Azure do")
+    }
+
+    fn untried(&self, why: impl fmt::Display) -> Finding {
+        Finding::note(self, format!("it was not tried whether the store honours conditions: {why}"))
+            .means("the first seal tries it, and is refused where it does not")
+            .remedy(format!("fencepost fence install {self} tries it now"))
     }
 }
 

@@ -26,6 +26,38 @@ impl Store {
         }
     }
 
+    /// Puts over the object of the probe what has to be refused, and so leaves nothing behind in a store that looks at conditions.
+    /// Whether there is such an object.
+    ///
+    /// # Errors
+    /// `Unsupported` when a put succeeds.
+    pub(crate) async fn probe_lightly(&self) -> Result<bool> {
+        let mut attempts = Attempts::new(self);
+        loop {
+            match self.try_lightly().await {
+                Ok(is_there) => return Ok(is_there),
+                Err(failure) => {
+                    attempts.next(failure).await.map_err(|error| error.during("probe the object store"))?;
+                }
+            }
+        }
+    }
+
+    async fn try_lightly(&self) -> Result<bool, Failure> {
+        let at = self.at(&["probe"]);
+        let Some(present) = self.read(&at, u64::from(u16::MAX)).await? else { return Ok(false) };
+        self.named(&present)?;
+        // No content has this tag, and no object this generation.
+        let gone = UpdateVersion { e_tag: Some("\"0\"".to_owned()), version: Some("1".to_owned()) };
+        for (condition, what) in [(PutMode::Create, IF_NONE_MATCH), (PutMode::Update(gone), IF_MATCH)] {
+            match self.put(&at, nonce().into_bytes(), condition).await {
+                Err(Failure::Refused) => {}
+                answer => return Err(self.ignored(answer, what)),
+            }
+        }
+        Ok(true)
+    }
+
     async fn try_probe(&self) -> Result<(), Failure> {
         let at = self.at(&["probe"]);
         let put = async |condition| self.put(&at, nonce().into_bytes(), condition).await;
@@ -36,7 +68,7 @@ impl Store {
         match put(PutMode::Create).await {
             Err(Failure::Refused) => {}
             answer => {
-                return Err(self.ignored(answer, "that an object must not exist yet (If-None-Match: *)"));
+                return Err(self.ignored(answer, IF_NONE_MATCH));
             }
         }
         let version = self.named(&old)?;
@@ -44,7 +76,7 @@ impl Store {
         put(PutMode::Update(version.clone())).await?;
         match put(PutMode::Update(version)).await {
             Err(Failure::Refused) => Ok(()),
-            answer => Err(self.ignored(answer, "that an object must be the one that was read (If-Match)")),
+            answer => Err(self.ignored(answer, IF_MATCH)),
         }
     }
 
@@ -65,6 +97,10 @@ impl Store {
         }
     }
 }
+
+/// The conditions in words.
+const IF_NONE_MATCH: &str = "that an object must not exist yet (If-None-Match: *)";
+const IF_MATCH: &str = "that an object must be the one that was read (If-Match)";
 
 fn unsupported(what: String) -> Error {
     Error::new(ErrorKind::Unsupported, "probe the object store", what)

@@ -306,7 +306,7 @@ $$;
 -- What weakens the fence of a lock: a guard that does not fire always, or that a member of the family lacks, all or in part.
 create or replace function fencepost.findings(_lock text) returns setof text language sql stable as $$
     with fence as (
-        select 'fencepost_guard_' || fencepost.fence_id(_lock) as called
+        select 'fencepost_guard_' || f.id as called from fencepost.guarded_locks() f where f.lock = _lock
     ), guards as (
         select t.tgrelid::regclass as member, t.tgname, t.tgenabled
         from pg_catalog.pg_trigger t, fence f
@@ -314,11 +314,11 @@ create or replace function fencepost.findings(_lock text) returns setof text lan
             and t.tgname in (f.called, f.called || '_truncate')
     )
     select pg_catalog.format('the guard of %s %s', member, case tgenabled
-            when 'D' then 'is disabled: writes are not checked'
-            else 'does not fire always: a session that replays changes is not checked' end)
+            when 'D' then 'is disabled'
+            else 'does not fire always, and not in a session that replays changes' end)
         from guards where tgenabled <> 'A'
     union
-    select case when child = parent then pg_catalog.format('the guard of %s lacks a part: some writes are not checked', child)
+    select case when child = parent then pg_catalog.format('the guard of %s lacks a part', child)
             else pg_catalog.format('%s has no guard, or a part of one, and belongs to %s, which has one', child, parent) end
         from (
             select g.member as parent, fencepost.family(g.member) as child from guards g

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
-    Status, Timing, Tokens, Waiting, until,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
+    FencingToken, Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Renewal, Result,
+    Revoked, Scope, Status, Timing, Tokens, Waiting, until,
 };
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::endpoint::{Endpoint, Options, PausePolicy};
+use crate::examine::examine_locks;
 use crate::failure::{is, unavailable};
 use crate::libpq::Environment;
 use crate::look::{Wanted, look};
@@ -30,7 +31,8 @@ pub const PROFILE: Profile = Profile::weakest("postgres")
     .timing(Timing::Monotonic)
     .quarantine(true)
     .revocable()
-    .rests();
+    .rests()
+    .costs(1, 1, Connections::OnePerLock);
 
 /// How long looking, lifting or revoking may take.
 const ASK_MOST: Duration = Duration::from_secs(15);
@@ -232,6 +234,6 @@ impl Backend for PostgresBackend {
     }
 
     async fn examine(&self) -> Result<Examination> {
-        Ok(Examination::default())
+        examine_locks(self.server.clock(), self.server.endpoint(), self.server.options()).await
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    BackendUrl, Clock, Error, ErrorKind, Fence, FencingToken, LockName, Mark, NamePrefix, Result, Stamp,
-    StampHolder,
+    BackendUrl, Clock, Error, ErrorKind, Examination, Fence, FencingToken, Finding, LockName, Mark,
+    NamePrefix, Result, Stamp, StampHolder,
 };
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -18,6 +18,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Options};
+use crate::examine::{examine_marks, weakness};
 use crate::failure::{failure, is, unavailable, unexpected};
 use crate::libpq::Environment;
 use crate::schema::{self, missing_rights};
@@ -362,10 +363,14 @@ impl Fence for PostgresFence {
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 
-    async fn findings(&self, lock: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, lock: &LockName) -> Result<Vec<Finding>> {
         let name = lock.as_str();
         let rows =
             self.ask("select fencepost.findings($1)", &[(&name, Type::TEXT)]).await?.unwrap_or_default();
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+        Ok(rows.iter().map(|row| weakness(&self.shown, name, row.get(0))).collect())
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        examine_marks(&self.clock, &self.endpoint).await
     }
 }

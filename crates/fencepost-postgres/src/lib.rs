@@ -6,13 +6,14 @@
 //! - `connection`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
 //! - `schema`, and the SQL in `sql/`: what is kept in the database
 //! - `fence`, `transaction`: the mark beside the data, and its check
-//! - `look`: onlookers
+//! - `look`: onlookers; `examine`: how the servers are set up
 //! - `endpoint`, `libpq`: what a URL says, and libpq's environment, services and password file
 
 mod backend;
 mod claim;
 mod connection;
 mod endpoint;
+mod examine;
 mod failure;
 mod fence;
 mod libpq;

@@ -54,6 +54,10 @@ impl Server {
         &self.0.clock
     }
 
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.0.options
     }

@@ -409,6 +409,14 @@ async fn ready_at(clock: &Clock, client: &Client, max_ttl: Duration) -> Result<O
     Ok(left.map(|left| clock.now().after(Duration::from_millis(left + left / 1_000))))
 }
 
+/// Whether a session works by the settings that `terms` ask for.
+///
+/// # Errors
+/// `Unsupported` that names the setting.
+pub(crate) async fn check_settings(client: &Client, host: &Host, terms: Terms) -> Result<()> {
+    Facts::read(client).await?.check(host, terms)
+}
+
 /// What a server says of itself and of the session.
 struct Facts {
     pid: i32,

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, LockName, LockState, Loss, NamePrefix, Profile, Renewal, Result, Revoked, Scope, Status,
-    Timing, Waiting,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
+    FencingToken, Handover, LockName, LockState, Loss, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
+    Status, Timing, Waiting,
 };
 
 use crate::claim;
 use crate::endpoint::{Endpoint, Options};
+use crate::examine::examine;
 use crate::keys::Keys;
 use crate::look::{BATCH, look, names};
 use crate::queue;
@@ -31,12 +32,14 @@ pub const PROFILE: Profile = Profile::weakest("redis")
     .outlives_sessions()
     .quarantine(true)
     .revocable()
-    .rests();
+    .rests()
+    .costs(1, 1, Connections::OnePerProcess);
 
 /// Locks on one Redis, wherever it is.
 #[derive(Clone, Debug)]
 pub struct RedisBackend {
     server: Server,
+    endpoint: Endpoint,
     profile: Profile,
     shown: String,
 }
@@ -49,10 +52,18 @@ impl RedisBackend {
     pub fn from_url(url: &BackendUrl, clock: Clock) -> Result<Self> {
         url.accept_options(&["max_ttl", "quarantine", "replicas"])?;
         let options = Options::of(url)?;
-        let server = Server::new(clock, Endpoint::one(url)?, options);
+        let endpoint = Endpoint::one(url)?;
+        let server = Server::new(clock, endpoint.clone(), options);
+        let connections =
+            if options.replicas > 0 { Connections::TwoPerProcess } else { Connections::OnePerProcess };
         Ok(Self {
             server,
-            profile: PROFILE.longest_ttl(Some(options.max_ttl)).quarantine(options.has_quarantine),
+            endpoint,
+            profile: PROFILE.longest_ttl(Some(options.max_ttl)).quarantine(options.has_quarantine).costs(
+                1,
+                1,
+                connections,
+            ),
             shown: url.to_string(),
         })
     }
@@ -156,6 +167,6 @@ impl Backend for RedisBackend {
     }
 
     async fn examine(&self) -> Result<Examination> {
-        Ok(Examination::default())
+        examine(self.server.clock(), &self.endpoint, self.server.options()).await
     }
 }

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    BackendUrl, Clock, Error, ErrorKind, Fence, LockName, Mark, NamePrefix, Result, Stamp, StampHolder,
+    BackendUrl, Clock, Error, ErrorKind, Examination, Fence, Finding, LockName, Mark, NamePrefix, Result,
+    Stamp, StampHolder,
 };
 use percent_encoding::percent_decode_str;
 
 use crate::connection::Broken;
 use crate::endpoint::{Endpoint, Options};
+use crate::examine;
 use crate::fenced::FencedScript;
 use crate::functions;
 use crate::keys;
@@ -26,6 +28,9 @@ use crate::session::{Link, lost_touch, refuse, refused, unexpected};
 #[derive(Clone)]
 pub struct RedisFence {
     link: Arc<Link>,
+    clock: Clock,
+    endpoint: Endpoint,
+    options: Options,
     shown: String,
 }
 
@@ -56,8 +61,9 @@ impl RedisFence {
         // Those of a lock may stand in the URL of a fence too, but for the one that would promise more than a fence does.
         url.accept_options(&["max_ttl", "quarantine"])?;
         let options = Options { is_fence: true, ..Options::of(url)? };
-        let link = Link::new(clock, Endpoint::one(url)?, options, None);
-        Ok(Self { link, shown: url.to_string() })
+        let endpoint = Endpoint::one(url)?;
+        let link = Link::new(clock.clone(), endpoint.clone(), options, None);
+        Ok(Self { link, clock, endpoint, options, shown: url.to_string() })
     }
 
     /// The key `{NAME}:suffix`, which lies in the hash slot of the lock's mark. One server needs no such names; data that bear them
@@ -279,17 +285,13 @@ impl Fence for RedisFence {
         Ok(reply == Reply::Integer(1))
     }
 
-    async fn findings(&self, _: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, _: &LockName) -> Result<Vec<Finding>> {
         let reply = self.ask(&[b"INFO", b"memory"]).await?;
-        let memory = reply.text().unwrap_or_default();
-        let field = |name: &str| {
-            memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
-        };
-        let policy = field("maxmemory_policy");
-        // The others drop only what has an expiry, and a mark has none.
-        if field("maxmemory") == "0" || !policy.starts_with("allkeys-") {
-            return Ok(Vec::new());
-        }
-        Ok(vec![format!("the server's maxmemory-policy is {policy}, so it may drop marks when it is full")])
+        let found = examine::drops_marks(reply.text().unwrap_or_default(), &self.shown);
+        Ok(found.into_iter().collect())
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        examine::examine(&self.clock, &self.endpoint, &self.options).await
     }
 }

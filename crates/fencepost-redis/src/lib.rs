@@ -5,7 +5,7 @@
 //! - `server`, `session`, `leases`, `server_clock`: one server as the locks of this process see it
 //! - `connection`, `transport`, `resp`: one connection, and what goes over it
 //! - `script`, `keys`, `record`: the scripts in `lua/`, and what they leave on the server
-//! - `look`: onlookers
+//! - `look`: onlookers; `examine`: how the servers are set up
 //! - `fence`, `fenced`, `functions`: the fence, scripts of the user's behind it, and functions for clients in any language
 //! - `endpoint`: what a URL says
 //! - `redlock`: several independent servers; `quorum`: what their answers prove, without a network
@@ -14,6 +14,7 @@ mod backend;
 mod claim;
 mod connection;
 mod endpoint;
+mod examine;
 mod fence;
 mod fenced;
 mod functions;

@@ -64,6 +64,7 @@ scripts! {
     NODE_READ: "counter" "node_read";
     NODE_SEED: "counter" "node_seed";
     FENCE_SEAL: "fence" "fence_seal";
+    EXAMINE: "examine";
 }
 
 /// What is sent before a script of the user.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
-use fencepost_net::Address;
+use fencepost_net::{Address, Login};
 use futures_channel::oneshot;
 use futures_util::future::join;
 
@@ -245,7 +245,7 @@ impl Link {
         let listener: Arc<dyn Listener> = Arc::new(Relay(lock(&self.listener).clone()));
         let connection = Connection::open(&self.clock, &address, self.endpoint.is_tls, listener).await?;
         // All at once: one round trip.
-        let hello = self.hello(&connection);
+        let hello = hello(&connection, &self.endpoint.login);
         let database = self.endpoint.database.to_string();
         let select =
             (self.endpoint.database != 0).then(|| connection.call(&[b"SELECT", database.as_bytes()]));
@@ -267,17 +267,6 @@ impl Link {
         }
         let learned = self.learning(connection, false).await;
         read_incarnation(&learned.map_err(|broken| lost_touch(&broken))?)
-    }
-
-    fn hello(&self, connection: &Connection) -> Call {
-        let mut words: Vec<&[u8]> = vec![b"HELLO", b"3"];
-        let login = &self.endpoint.login;
-        if let Some(password) = &login.password {
-            let user = login.user.as_deref().unwrap_or("default");
-            words.extend([b"AUTH", user.as_bytes(), password.as_bytes()]);
-        }
-        words.extend([b"SETNAME", &b"fencepost"[..]]);
-        connection.call(&words)
     }
 
     async fn learning(&self, connection: &Connection, is_forgotten: bool) -> Result<Reply, Broken> {
@@ -323,6 +312,17 @@ impl Link {
             _ => Err(unavailable(format!("the sentinel {sentinel} knows no server named {name:?}"))),
         }
     }
+}
+
+/// Logs in, and says what we speak and who we are.
+pub(crate) fn hello(connection: &Connection, login: &Login) -> Call {
+    let mut words: Vec<&[u8]> = vec![b"HELLO", b"3"];
+    if let Some(password) = &login.password {
+        let user = login.user.as_deref().unwrap_or("default");
+        words.extend([b"AUTH", user.as_bytes(), password.as_bytes()]);
+    }
+    words.extend([b"SETNAME", &b"fencepost"[..]]);
+    connection.call(&words)
 }
 
 /// Passes on what a connection hears, to a listener that may be gone.

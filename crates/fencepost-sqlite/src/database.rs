@@ -145,6 +145,11 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        self.path
+    }
+
     /// Looks into the database.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use std::fmt;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    BackendUrl, Error, ErrorKind, Fence, FencingToken, LockName, Mark, NamePrefix, Result, Stamp, StampHolder,
+    BackendUrl, Error, ErrorKind, Examination, Fence, FencingToken, Finding, LockName, Mark, NamePrefix,
+    Result, Stamp, StampHolder,
 };
 use rusqlite::{Connection, Row};
 
@@ -65,9 +66,13 @@ impl Fence for SqliteFence {
         self.0.work(move |session| forget(session, &name)).await.map_err(|error| error.on(lock))
     }
 
-    async fn findings(&self, lock: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, lock: &LockName) -> Result<Vec<Finding>> {
         let name = lock.clone();
         self.0.work(move |session| guards::findings(session, &name)).await.map_err(|error| error.on(lock))
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        self.look().await
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use fencepost_core::{Error, ErrorKind, LockName, Result};
+use fencepost_core::{Error, ErrorKind, Finding, LockName, Result};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::database::Session;
@@ -96,7 +96,7 @@ fn transaction(sql: &str) -> String {
 }
 
 /// What weakens the fence of a lock: a trigger that is not there, or not on the table that is to be guarded.
-pub(crate) fn findings(session: &Session<'_>, lock: &LockName) -> Result<Vec<String>> {
+pub(crate) fn findings(session: &Session<'_>, lock: &LockName) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     if !schema::is_there(session)? {
         return Ok(findings);
@@ -104,7 +104,13 @@ pub(crate) fn findings(session: &Session<'_>, lock: &LockName) -> Result<Vec<Str
     let guards = Guard::of(session, None)?;
     let of_lock: Vec<_> = guards.iter().filter(|guard| guard.lock == lock.as_str()).collect();
     if !of_lock.is_empty() && !session.look(|connection| has_trigger(connection, SHOW, "fencepost_stamp"))? {
-        findings.push(format!("the trigger {SHOW} is gone: stamps are not checked when they are shown"));
+        let path = session.path().display();
+        let evidence = format!("the trigger {SHOW} is gone");
+        findings.push(
+            Finding::serious(&path, evidence)
+                .means("stamps are not checked when they are shown, and a stale holder writes")
+                .remedy(format!("fencepost fence uninstall sqlite:{path}, and install every guard again")),
+        );
     }
     for guard in of_lock {
         findings.extend(guard.finding(session)?);
@@ -116,7 +122,7 @@ pub(crate) fn findings(session: &Session<'_>, lock: &LockName) -> Result<Vec<Str
 const SHOW: &str = "fencepost_show";
 
 /// One table that one lock guards.
-struct Guard {
+pub(crate) struct Guard {
     id: i64,
     lock: String,
     /// The table under its present name.
@@ -135,7 +141,7 @@ impl Guard {
     }
 
     /// The guards of a table, or of all.
-    fn of(session: &Session<'_>, table: Option<&str>) -> Result<Vec<Self>> {
+    pub(crate) fn of(session: &Session<'_>, table: Option<&str>) -> Result<Vec<Self>> {
         let mut guards = if schema::is_there(session)? { session.look(all)? } else { Vec::new() };
         let Some(table) = table else { return Ok(guards) };
         guards.retain(|guard| guard.is_of(table));
@@ -143,6 +149,11 @@ impl Guard {
             return Err(no_table(table));
         }
         Ok(guards)
+    }
+
+    /// The lock whose token a write needs.
+    pub(crate) fn lock(&self) -> &str {
+        &self.lock
     }
 
     /// SQLite compares names without regard to the case of ASCII letters.
@@ -187,7 +198,7 @@ impl Guard {
         format!("{}DELETE FROM fencepost_guard WHERE id = {};\n", triggers.concat(), self.id)
     }
 
-    fn finding(&self, session: &Session<'_>) -> Result<Option<String>> {
+    fn finding(&self, session: &Session<'_>) -> Result<Option<Finding>> {
         let is_there = |verb: &&str| {
             session.look(|connection| has_trigger(connection, &self.trigger(verb), &self.table))
         };
@@ -200,14 +211,17 @@ impl Guard {
                 missing.push(verb);
             }
         }
-        let table = &self.table;
-        Ok(match missing[..] {
-            [] => None,
-            [_, _, _] => Some(format!(
-                "{table} has no guard any more, since it was made anew or its triggers were dropped: writes are not checked"
-            )),
-            _ => Some(format!("the guard of {table} does not check {}", missing.join(" and "))),
-        })
+        let (table, path) = (&self.table, session.path().display());
+        let evidence = match missing[..] {
+            [] => return Ok(None),
+            [_, _, _] => {
+                format!("{table} has no guard any more, since it was made anew or its triggers were dropped")
+            }
+            _ => format!("the guard of {table} does not check {}", missing.join(" and ")),
+        };
+        let install = format!("fencepost fence install sqlite:{path} --table {table} --lock {}", self.lock);
+        let means = "these writes are accepted from a stale holder, and from whoever shows no stamp";
+        Ok(Some(Finding::serious(&path, evidence).means(means).remedy(install)))
     }
 }
 

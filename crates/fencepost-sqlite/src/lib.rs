@@ -5,9 +5,11 @@
 //! - `database`: the file, and work on it on a thread of its own, with a bound
 //! - `schema`, `guards`: the tables in `sql/`, and the triggers of guarded tables
 //! - `transaction`: a transaction of the caller's own connection
+//! - `examine`: what the file shows of itself
 //! - `failure`: what SQLite's errors mean
 
 mod database;
+mod examine;
 mod failure;
 mod fence;
 mod guards;

@@ -129,7 +129,16 @@ pub(crate) enum Command {
     /// what else there is, and a rule for the configuration. An answer that is `unknown` is taken at its worse.
     Advise(Box<Advise>),
     /// Tell where a lock lives, and what is promised there
+    ///
+    /// Which rule decides, what is promised under each fault and when two could overlap, how long others wait after a crash,
+    /// and what it costs. It looks at the server for its version, for 3 seconds at most.
     Explain(Explain),
+    /// Look at the servers, and tell what weakens a promise; exit 1 if something is serious
+    ///
+    /// Looks at every backend and every fence of the configuration, at those of some LOCKs, or at the one that
+    /// --backend names: reachable, set up so that a lock holds and a token grows, fences in force. It changes
+    /// nothing. Each finding says what was seen, what that means for the locks, and what to change.
+    Doctor(Doctor),
     /// Seal and check tokens at a fence, and look after its marks
     Fence(Fence),
     /// Look at the configuration
@@ -231,6 +240,27 @@ pub(crate) struct Explain {
     /// The lock
     #[arg(value_name = "LOCK")]
     pub(crate) lock: LockName,
+    /// Do not look at the server
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit codes: 0 nothing serious, 1 something serious; 64 usage, 78 configuration.")]
+pub(crate) struct Doctor {
+    /// The locks whose backends and fences are looked at [default: those of every rule]
+    #[arg(value_name = "LOCK")]
+    pub(crate) locks: Vec<LockName>,
+    /// Look at this fence as well (repeatable)
+    #[arg(long, value_name = "URL")]
+    fence: Vec<String>,
+}
+
+impl Doctor {
+    /// What `--fence` says.
+    pub(crate) fn fences(&self) -> Result<Vec<BackendUrl>> {
+        self.fence.iter().map(|text| text.parse()).collect()
+    }
 }
 
 #[derive(Args, Debug)]

@@ -4,9 +4,11 @@ mod acquire;
 mod advise;
 mod config;
 mod confirm;
+mod doctor;
 mod explain;
 mod fence;
 mod give_back;
+mod layout;
 mod lease_id;
 mod lift;
 mod list;
@@ -50,6 +52,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Revoke(args) => revoke::revoke(&cli.global, args, printer),
         Command::Lift(args) => lift::lift(&cli.global, args, printer),
         Command::Advise(args) => advise::advise(&cli.global, args, printer),
+        Command::Doctor(args) => doctor::doctor(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),
         Command::Config(args) => match &args.command {

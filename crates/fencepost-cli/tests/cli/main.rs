@@ -3,7 +3,9 @@
 
 mod advise;
 mod config;
+mod doctor;
 mod exits;
+mod explain;
 mod faults;
 mod fence;
 mod fenced;

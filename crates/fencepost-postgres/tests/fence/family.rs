@@ -1,5 +1,6 @@
 //! Partitions and tables that inherit: a statement on one of them fires no guard of the others.
 
+use fencepost_core::Fence;
 use fencepost_testkit::block_on;
 
 use crate::stage::{GOOD, LOCK, NONE, STALE, Stage, assert_code, tried};
@@ -117,4 +118,29 @@ fn family_is_freed_as_a_whole() {
     assert_code(&tried(&mut stage.session(NONE), &write_to("child")), "FP001");
     let freed = block_on(stage.fence().uninstall(None)).unwrap();
     assert_eq!(freed.len(), 4, "{freed:?}");
+}
+
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn look_at_the_database_finds_the_weak_guards_of_every_lock() {
+    let seen = |stage: &Stage| -> Vec<String> {
+        let found = block_on(stage.fence().examine()).unwrap().findings;
+        let found = found.into_iter().map(|finding| finding.evidence);
+        found.filter(|evidence| !evidence.contains(" is off")).collect()
+    };
+    let unguarded = Stage::unguarded();
+    let [warned, noted] = &seen(&unguarded)[..] else { panic!("{:?}", seen(&unguarded)) };
+    assert!(warned == "no table is guarded by any lock" && noted.contains("has no schema fencepost"));
+    block_on(unguarded.fence().install(None)).unwrap();
+    assert_eq!(seen(&unguarded), ["no table is guarded by any lock"]);
+    let stage = guarded();
+    assert_eq!(seen(&stage), [""; 0]);
+    stage.guard("customer", "other/lock");
+    stage.server.execute("alter table customer disable trigger all");
+    assert_eq!(seen(&stage), ["the guard of customer is disabled"]);
+    assert!(stage.findings().is_empty(), "that is another lock");
+    let rows = || stage.server.query("select count(*) from fencepost.fence");
+    let before = rows();
+    assert!(block_on(stage.fence().findings(&"unknown".parse().unwrap())).unwrap().is_empty());
+    assert_eq!(rows(), before, "a look leaves nothing behind");
 }

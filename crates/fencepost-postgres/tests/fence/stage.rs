@@ -64,7 +64,8 @@ impl Stage {
     }
 
     pub(crate) fn findings(&self) -> Vec<String> {
-        block_on(self.fence().findings(&name(LOCK))).unwrap()
+        let found = block_on(self.fence().findings(&name(LOCK))).unwrap();
+        found.into_iter().map(|finding| finding.evidence).collect()
     }
 
     /// A session of the role `app` under stamps.

@@ -1,6 +1,7 @@
 //! What only Postgres does, on real servers: crashes and promotions, sessions, poolers, roles and their settings.
 
 mod defaults;
+mod examine;
 mod failover;
 mod giving_up;
 mod loss;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
-    Status, Timing, Waiting, until,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
+    FencingToken, Handover, LockName, LockState, Loss, LossReason, NamePrefix, Profile, Renewal, Result,
+    Revoked, Scope, Status, Timing, Waiting, until,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -20,6 +20,7 @@ use super::nodes::Nodes;
 use super::view::merged;
 use crate::backend::below;
 use crate::endpoint::Options;
+use crate::examine::examine_nodes;
 use crate::keys::{self, Keys};
 use crate::look::{BATCH, look, names};
 use crate::quorum::Terms;
@@ -37,7 +38,8 @@ pub const PROFILE: Profile = Profile::weakest("redlock")
     .outlives_sessions()
     .quarantine(true)
     .revocable()
-    .rests();
+    .rests()
+    .costs(2, 1, Connections::OnePerNode);
 
 /// How long a node may take to answer where all are asked.
 const ANSWER_MOST: Duration = Duration::from_millis(500);
@@ -223,6 +225,8 @@ impl Backend for RedlockBackend {
     }
 
     async fn examine(&self) -> Result<Examination> {
-        Ok(Examination::default())
+        let endpoints: Vec<_> = self.nodes.all().iter().map(|node| &node.endpoint).collect();
+        let (options, quorum) = (self.nodes.options(), self.nodes.quorum());
+        Ok(examine_nodes(self.nodes.clock(), &endpoints, options, quorum).await)
     }
 }

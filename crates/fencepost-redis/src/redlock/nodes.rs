@@ -55,6 +55,7 @@ struct Known {
 /// One of them.
 pub(super) struct Node {
     pub(super) server: Server,
+    pub(super) endpoint: Endpoint,
     /// Its address, as it was written.
     pub(super) name: String,
 }
@@ -74,7 +75,10 @@ impl Nodes {
         if let Some(twice) = (1..names.len()).find(|&index| names[..index].contains(&names[index])) {
             return Err(url.wrong(format!("{} is named twice", names[twice])));
         }
-        let node = |(endpoint, name)| Node { server: Server::new(clock.clone(), endpoint, options), name };
+        let node = |(endpoint, name): (Endpoint, _)| {
+            let server = Server::new(clock.clone(), endpoint.clone(), options);
+            Node { server, endpoint, name }
+        };
         let nodes: Vec<Node> = endpoints.into_iter().zip(names).map(node).collect();
         let known = Mutex::new(vec![Known::default(); nodes.len()]);
         let has_connected = AtomicBool::new(false);

@@ -311,7 +311,11 @@ fn policy_that_may_drop_marks_is_a_finding() {
         let setup = RedisSetup::default().arguments(&["--maxmemory-policy", policy, "--maxmemory", memory]);
         let server = setup.start();
         let findings = block_on(fence_at(server.port()).findings(&stamp(1, "").lock)).unwrap();
-        assert_eq!(findings.iter().any(|finding| finding.contains(policy)), is_found, "{findings:?}");
+        assert_eq!(
+            findings.iter().any(|finding| finding.evidence.contains(policy)),
+            is_found,
+            "{findings:?}"
+        );
     }
 }
 

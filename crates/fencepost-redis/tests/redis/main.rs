@@ -1,6 +1,8 @@
 //! What only Redis does, on real servers: losses of data, faults of the network, hand-over, and load.
 
 mod clock;
+mod cost;
+mod examine;
 mod fence;
 mod finality;
 mod functions;

@@ -14,6 +14,7 @@ mod client;
 mod clocks;
 mod contention;
 mod cuts;
+mod examine;
 mod faults;
 mod finality;
 mod load;

@@ -2,7 +2,7 @@
 
 use fencepost_core::{ErrorKind, Fence, NamePrefix, block_on};
 
-use crate::support::{Ledger, WRITE, name, stamp};
+use crate::support::{Ledger, WRITE, evidence, fence, name, stamp};
 
 fn after(change: &str) -> Vec<String> {
     let ledger = Ledger::guarded();
@@ -18,7 +18,7 @@ fn trigger_that_is_gone_is_found() {
     let found = after("DROP TRIGGER fencepost_guard_1_update; DROP TRIGGER fencepost_guard_1_delete");
     assert_eq!(found, ["the guard of account does not check update and delete"]);
     let found = after("DROP TRIGGER fencepost_show");
-    assert!(found[0].contains("stamps are not checked"), "{found:?}");
+    assert!(found[0].contains("fencepost_show is gone"), "{found:?}");
 }
 
 /// As programs do that change a table in a way that `ALTER TABLE` cannot.
@@ -54,8 +54,8 @@ fn table_that_was_renamed_keeps_its_guard() {
 fn findings_are_those_of_the_lock() {
     let ledger = Ledger::guarded();
     ledger.connect().execute_batch("DROP TRIGGER fencepost_guard_1_insert").unwrap();
-    assert_eq!(block_on(ledger.fence().findings(&name("other"))).unwrap(), [""; 0]);
-    assert_eq!(block_on(Ledger::new().fence().findings(&name("ledger"))).unwrap(), [""; 0]);
+    assert_eq!(block_on(ledger.fence().findings(&name("other"))).unwrap(), []);
+    assert_eq!(block_on(Ledger::new().fence().findings(&name("ledger"))).unwrap(), []);
 }
 
 #[test]
@@ -108,4 +108,34 @@ fn marks_are_exact_in_a_database_of_another_encoding() {
     let marks = block_on(fence.marks(&NamePrefix::default())).unwrap();
     let names: Vec<_> = marks.iter().map(|(lock, _)| lock.as_str()).collect();
     assert_eq!(names, ["%", "a_", "\u{e000}", "\u{10000}"]);
+}
+
+#[test]
+fn look_at_the_file_finds_the_weak_guards_of_every_lock() {
+    let seen = |ledger: &Ledger| evidence(&block_on(ledger.fence().examine()).unwrap().findings);
+    assert_eq!(seen(&Ledger::new()), ["no table is guarded by any lock"]);
+    let ledger = Ledger::guarded();
+    ledger.guard("note", "other");
+    assert_eq!(seen(&ledger), [""; 0]);
+    ledger.connect().execute_batch("DROP TRIGGER fencepost_guard_2_insert").unwrap();
+    assert_eq!(seen(&ledger), ["the guard of note does not check insert"]);
+    let files = || std::fs::read_dir(ledger.path().parent().unwrap()).unwrap().count();
+    let before = files();
+    assert!(block_on(ledger.fence().examine()).unwrap().servers[0].starts_with("SQLite 3."));
+    assert_eq!(files(), before, "nothing is left behind");
+}
+
+#[test]
+fn file_in_memory_is_found() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("a.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE account (total)").unwrap();
+    let seen = evidence(&block_on(fence(&path).examine()).unwrap().findings);
+    assert!(seen.contains(&"it is on a file system in memory".to_owned()), "{seen:?}");
+}
+
+#[test]
+fn file_that_is_not_there_is_no_finding_but_an_error() {
+    let error = block_on(fence(&Ledger::new().path().with_file_name("b.db")).examine()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }

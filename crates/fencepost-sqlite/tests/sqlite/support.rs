@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fencepost_core::{BackendUrl, Fence, LockName, Result, Stamp, StampHolder, block_on};
+use fencepost_core::{BackendUrl, Fence, Finding, LockName, Result, Stamp, StampHolder, block_on};
 use fencepost_sqlite::SqliteFence;
 use rusqlite::Connection;
 
@@ -38,7 +38,7 @@ impl Ledger {
     }
 
     pub(crate) fn findings(&self) -> Vec<String> {
-        block_on(self.fence().findings(&name("ledger"))).unwrap()
+        evidence(&block_on(self.fence().findings(&name("ledger"))).unwrap())
     }
 
     pub(crate) fn seal(&self, token: u64) -> Result<()> {
@@ -57,6 +57,11 @@ impl Ledger {
     pub(crate) fn stamps_left(&self) -> i64 {
         self.connect().query_row("SELECT count(*) FROM fencepost_stamp", [], |row| row.get(0)).unwrap()
     }
+}
+
+/// What was seen.
+pub(crate) fn evidence(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|finding| finding.evidence.clone()).collect()
 }
 
 pub(crate) const TABLES: &str = "

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fencepost_core::{
-    Error, ErrorKind, Fence, FencingToken, LockName, Mark, NamePrefix, Result, Stamp, StampHolder,
+    Error, ErrorKind, Examination, Fence, FencingToken, Finding, LockName, Mark, NamePrefix, Result, Stamp,
+    StampHolder,
 };
 
 /// A deliberate defect of a [`BrokenFence`].
@@ -199,7 +200,11 @@ impl Fence for BrokenFence {
         Ok(true)
     }
 
-    async fn findings(&self, _: &LockName) -> Result<Vec<String>> {
+    async fn findings(&self, _: &LockName) -> Result<Vec<Finding>> {
         Ok(Vec::new())
+    }
+
+    async fn examine(&self) -> Result<Examination> {
+        Ok(Examination::default())
     }
 }

@@ -1,6 +1,6 @@
 //! `fence seal`, `fence check` and `fence publish`: a stamp is shown to the fence.
 
-use fencepost::{ErrorKind, Fence, FencingToken, Mark, Result, Stamp, block_on};
+use fencepost::{ErrorKind, Fence, FencingToken, Finding, Mark, Result, Stamp, block_on};
 use serde::Serialize;
 
 use super::inherited::{Given, stamp};
@@ -18,7 +18,7 @@ struct Answer<'a> {
     outcome: &'static str,
     mark: Option<MarkView<'a>>,
     /// What weakens the fence.
-    findings: &'a [String],
+    findings: &'a [Finding],
 }
 
 #[derive(Debug, Serialize)]
@@ -66,6 +66,7 @@ impl Desk {
                 self.say_answer(stamp, done, Some(&Mark { token, holder: stamp.holder.clone() }), &findings);
                 for finding in &findings {
                     self.printer.warn(format_args!("{lock}: {finding}"));
+                    self.printer.hint(&finding.remedy);
                 }
                 self.printer.detail(format_args!("{lock}: token {token} is {done} at {fence}"));
                 Ok(Exit::OK)
@@ -81,7 +82,7 @@ impl Desk {
         }
     }
 
-    fn say_answer(&self, stamp: &Stamp, outcome: &'static str, mark: Option<&Mark>, findings: &[String]) {
+    fn say_answer(&self, stamp: &Stamp, outcome: &'static str, mark: Option<&Mark>, findings: &[Finding]) {
         if self.json {
             let mark = mark.map(|mark| MarkView { token: mark.token, holder: mark.holder.as_str() });
             let (lock, token, holder) = (stamp.lock.as_str(), stamp.token, stamp.holder.as_str());
