@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use xtask::docs;
+use xtask::messages;
 use xtask::simulate;
 use xtask::tidy::{self, Tree};
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(xtask::root()),
         ["docs"] => docs(xtask::root()),
+        ["messages"] => messages(xtask::root()),
         ["simulate", ref arguments @ ..] => return simulate(xtask::root(), arguments),
         ["bench", ref arguments @ ..] => return bench(xtask::root(), arguments),
         _ => return usage(),
@@ -37,6 +39,11 @@ fn docs(root: &Path) -> io::Result<ExitCode> {
     let readme = root.join("README.md");
     let text = std::fs::read_to_string(&readme)?;
     std::fs::write(&readme, docs::with_promises(&text, &fencepost::profiles()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn messages(root: &Path) -> io::Result<ExitCode> {
+    messages::write(root)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,7 +74,7 @@ fn run(mut command: Command) -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cargo xtask tidy | docs | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
+        "usage: cargo xtask tidy | docs | messages | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
     );
     ExitCode::from(2)
 }

@@ -8,6 +8,10 @@ use std::sync::Arc;
 pub use fencepost_core::*;
 pub use install::{Installation, install_fence, uninstall_fence};
 
+/// Locks in etcd.
+#[cfg(feature = "etcd")]
+pub use fencepost_etcd as etcd;
+
 /// Locks in a directory of this host.
 #[cfg(feature = "file")]
 pub use fencepost_file as file;
@@ -59,6 +63,8 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         "redlock" => Ok(Locks::new(redis::redlock::RedlockBackend::from_url(url, clock.clone())?)),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Locks::new(postgres::PostgresBackend::from_url(url, clock.clone())?)),
+        #[cfg(feature = "etcd")]
+        "etcd" => Ok(Locks::new(etcd::EtcdBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
     }
 }
@@ -83,6 +89,8 @@ pub fn profiles() -> Vec<Profile> {
         redis::redlock::PROFILE,
         #[cfg(feature = "postgres")]
         postgres::PROFILE,
+        #[cfg(feature = "etcd")]
+        etcd::PROFILE,
         memory::PROFILE,
     ]
 }
