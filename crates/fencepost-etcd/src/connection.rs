@@ -6,7 +6,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,8 @@ struct Shared {
     authority: Authority,
     requests: SendRequest<Bytes>,
     has_ended: AtomicBool,
+    /// How it has ended, where that is known.
+    why: OnceLock<String>,
     /// Closes the connection when it is dropped.
     open: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -75,14 +77,18 @@ impl Connection {
             authority,
             requests,
             has_ended: AtomicBool::new(false),
+            why: OnceLock::new(),
             open: Mutex::new(Some(open)),
         };
         let opened = Self(Arc::new(shared));
         let ended = Arc::downgrade(&opened.0);
         clock.serve(async move {
-            // How it has ended is told to each call.
-            let _: Raced<_, _> = race(connection, closed).await;
+            let outcome = race(connection, closed).await;
             if let Some(shared) = ended.upgrade() {
+                if let Raced::First(Err(error)) = outcome {
+                    // The calls are only told that it is broken. Nobody has said so before.
+                    let _ = shared.why.set(error.to_string());
+                }
                 shared.has_ended.store(true, Ordering::Release);
             }
         });
@@ -173,7 +179,10 @@ impl Connection {
     }
 
     fn broken(&self, error: &h2::Error) -> Failure {
-        Failure::Broken(format!("{}: {error}", self.0.address))
+        match self.0.why.get() {
+            Some(why) => Failure::Broken(format!("{}: {why}", self.0.address)),
+            None => Failure::Broken(format!("{}: {error}", self.0.address)),
+        }
     }
 }
 

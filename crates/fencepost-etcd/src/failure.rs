@@ -75,7 +75,12 @@ impl Failure {
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Unsent(what) | Self::Broken(what) => {
-                Error::new(ErrorKind::Unavailable, "talk to etcd", what)
+                let asks_for_certificate = what.contains("CertificateRequired");
+                let error = Error::new(ErrorKind::Unavailable, "talk to etcd", what);
+                if asks_for_certificate {
+                    return error.hint("etcd asks its clients for a certificate: add cert=FILE&key=FILE");
+                }
+                error
             }
             Self::Refused { at, refusal } => refused(&at, &refusal),
             Self::Final(error) => error,
@@ -87,7 +92,9 @@ fn after(refusal: &Refusal) -> Next {
     let says = |text| refusal.message.contains(text);
     match refusal.code {
         Code::Unauthenticated => Next::LogIn,
-        Code::InvalidArgument if says("revision of auth store is old") => Next::LogIn,
+        Code::InvalidArgument if says("revision of auth store is old") || says("user name is empty") => {
+            Next::LogIn
+        }
         Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal | Code::DeadlineExceeded => {
             Next::Elsewhere
         }
@@ -164,7 +171,7 @@ mod tests {
                 ErrorKind::Unexpected,
                 false,
             ),
-            (Code::InvalidArgument, "etcdserver: user name is empty", Next::GiveUp, ErrorKind::Denied, false),
+            (Code::InvalidArgument, "etcdserver: user name is empty", Next::LogIn, ErrorKind::Denied, false),
             (Code::PermissionDenied, "etcdserver: permission denied", Next::GiveUp, ErrorKind::Denied, false),
             (
                 Code::ResourceExhausted,
