@@ -153,9 +153,9 @@ impl Connection {
         token: Option<&str>,
     ) -> Result<(ResponseFuture, SendStream<Bytes>), Failure> {
         if !self.is_open() {
-            return Err(Failure::Unsent(format!("the connection to {} has ended", self.0.address)));
+            return Err(Failure::Unsent(self.says(&"the connection has ended")));
         }
-        let unsent = |error: h2::Error| Failure::Unsent(format!("{}: {error}", self.0.address));
+        let unsent = |error: h2::Error| Failure::Unsent(self.says(&error));
         let mut requests = self.0.requests.clone().ready().await.map_err(unsent)?;
         requests.send_request(self.request(method, token), false).map_err(unsent)
     }
@@ -179,10 +179,13 @@ impl Connection {
     }
 
     fn broken(&self, error: &h2::Error) -> Failure {
-        match self.0.why.get() {
-            Some(why) => Failure::Broken(format!("{}: {why}", self.0.address)),
-            None => Failure::Broken(format!("{}: {error}", self.0.address)),
-        }
+        Failure::Broken(self.says(error))
+    }
+
+    /// How the connection has ended, or else what is known of it.
+    fn says(&self, error: &dyn fmt::Display) -> String {
+        let address = &self.0.address;
+        self.0.why.get().map_or_else(|| format!("{address}: {error}"), |why| format!("{address}: {why}"))
     }
 }
 

@@ -75,7 +75,8 @@ impl Failure {
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Unsent(what) | Self::Broken(what) => {
-                let asks_for_certificate = what.contains("CertificateRequired");
+                let asks_for_certificate =
+                    ["CertificateRequired", "BadCertificate"].iter().any(|alert| what.contains(alert));
                 let error = Error::new(ErrorKind::Unavailable, "talk to etcd", what);
                 if asks_for_certificate {
                     return error.hint("etcd asks its clients for a certificate: add cert=FILE&key=FILE");
