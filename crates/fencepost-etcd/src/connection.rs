@@ -34,6 +34,8 @@ struct Shared {
     authority: Authority,
     requests: SendRequest<Bytes>,
     has_ended: AtomicBool,
+    /// Whether anything has come from the other side.
+    has_answered: AtomicBool,
     /// How it has ended, where that is known.
     why: OnceLock<String>,
     /// Closes the connection when it is dropped.
@@ -77,6 +79,7 @@ impl Connection {
             authority,
             requests,
             has_ended: AtomicBool::new(false),
+            has_answered: AtomicBool::new(false),
             why: OnceLock::new(),
             open: Mutex::new(Some(open)),
         };
@@ -184,8 +187,15 @@ impl Connection {
 
     /// How the connection has ended, or else what is known of it.
     fn says(&self, error: &dyn fmt::Display) -> String {
-        let address = &self.0.address;
-        self.0.why.get().map_or_else(|| format!("{address}: {error}"), |why| format!("{address}: {why}"))
+        let Shared { address, why, scheme, has_answered, .. } = &*self.0;
+        let why = why.get().map_or_else(|| error.to_string(), Clone::clone);
+        // It closes before its reason can be read.
+        if *scheme == Scheme::HTTPS && !has_answered.load(Ordering::Relaxed) {
+            return format!(
+                "{address}: {why}; where it asks its clients for a certificate, add cert=FILE&key=FILE"
+            );
+        }
+        format!("{address}: {why}")
     }
 }
 
@@ -234,6 +244,7 @@ impl<A: Message + Default> Answers<A> {
                 State::Waiting(response) => {
                     let (head, body) =
                         response.await.map_err(|error| self.connection.broken(&error))?.into_parts();
+                    self.connection.0.has_answered.store(true, Ordering::Relaxed);
                     if let Some(refused) = refusal(&head.headers) {
                         return Err(self.refused(refused));
                     }

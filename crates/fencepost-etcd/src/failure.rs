@@ -75,13 +75,7 @@ impl Failure {
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Unsent(what) | Self::Broken(what) => {
-                let asks_for_certificate =
-                    ["CertificateRequired", "BadCertificate"].iter().any(|alert| what.contains(alert));
-                let error = Error::new(ErrorKind::Unavailable, "talk to etcd", what);
-                if asks_for_certificate {
-                    return error.hint("etcd asks its clients for a certificate: add cert=FILE&key=FILE");
-                }
-                error
+                Error::new(ErrorKind::Unavailable, "talk to etcd", what)
             }
             Self::Refused { at, refusal } => refused(&at, &refusal),
             Self::Final(error) => error,

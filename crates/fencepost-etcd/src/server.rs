@@ -181,6 +181,10 @@ impl Server {
         self.0.acquired.load(Ordering::Relaxed) > 1
     }
 
+    pub(crate) fn has_acquired(&self) -> bool {
+        self.0.acquired.load(Ordering::Relaxed) > 0
+    }
+
     pub(crate) fn note_acquisition(&self) {
         self.0.acquired.fetch_add(1, Ordering::Relaxed);
     }

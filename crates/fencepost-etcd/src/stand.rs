@@ -63,8 +63,11 @@ pub(crate) struct Entered {
     pub(crate) is_late: bool,
 }
 
-/// How far a token may lag behind the wall clock, so that a lock can move to another backend and back.
-const LAG_MOST: i64 = 1_000_000;
+/// How far a token may lag behind the wall clock: not at all for the first one of a client, so that a lock can move to another
+/// backend and back. Later ones may by a second, since each change of the offset costs the other clients a request.
+fn lag_most(server: &Server) -> i64 {
+    if server.has_acquired() { 1_000_000 } else { 0 }
+}
 
 /// How often the offset may be changed by others while a token is settled.
 const SETTLE_TRIES: usize = 20;
@@ -88,7 +91,7 @@ impl Stand {
         let wall = wall(server);
         // The place will be newer than what was seen last.
         let needed = wall - known.revision;
-        let is_raised = known.general.is_some() && general.offset < needed - LAG_MOST;
+        let is_raised = known.general.is_some() && general.offset < needed - lag_most(server);
         record.offset = if is_raised { needed } else { general.offset };
         let mut compare = vec![created(key, 0)];
         compare.extend(if_free.then(|| is_empty(&keys.queue())));
@@ -165,7 +168,7 @@ impl Stand {
             let [general, own] = seen.offsets;
             let least = general.offset.max(own.offset);
             let needed = seen.wall - self.created;
-            let is_raised = least < needed - LAG_MOST;
+            let is_raised = least < needed - lag_most(&self.server);
             let offset = if is_raised { needed } else { least };
             if self.record.offset == offset {
                 return self.token().map(Some);

@@ -1,6 +1,7 @@
 //! The command line as a user meets it: real processes, signals, files, and a terminal.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod etcd;
 mod exits;
 mod faults;
 mod fence;
