@@ -5,16 +5,18 @@ use std::fmt;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, LockName, LockState, Loss, Moment, NamePrefix, Profile, Result, Revoked, Scope, Timing, Tokens,
-    Waiting,
+    Handover, Lease, LockName, LockState, Loss, Moment, NamePrefix, Profile, Result, Revoked, Scope, Timing,
+    Tokens, Waiting,
 };
 
 use crate::claim::{give_up, not_held};
 use crate::endpoint::Endpoint;
+use crate::examine;
 use crate::generated::TxnRequest;
 use crate::keys::Keys;
 use crate::look;
 use crate::members::Failed;
+use crate::proof::{self, Proof};
 use crate::queue;
 use crate::record::{Kept, Place, signed};
 use crate::requests::{all, created, delete, get, modified, put, range};
@@ -56,9 +58,15 @@ impl EtcdBackend {
         Ok(Self { server: Server::new(clock, endpoint), profile, shown: url.to_string() })
     }
 
-    /// Where the queue of a lock lies, for those who look at etcd itself.
-    pub fn queue_key(&self, name: &LockName) -> String {
-        Keys::of(self.server.root(), name).queue()
+    /// What a transaction in the same cluster compares so that it is carried out only while `lease` is held. Asks etcd once.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// `Lost` when the lease is not held any more.
+    pub async fn proof(&self, lease: &Lease) -> Result<Proof> {
+        proof::proof(&self.server, lease).await
     }
 
     /// The first place of a queue, if it has this token.
@@ -178,6 +186,6 @@ impl Backend for EtcdBackend {
     }
 
     async fn examine(&self) -> Result<Examination> {
-        Ok(Examination::default())
+        Box::pin(examine::examine(&self.server)).await
     }
 }

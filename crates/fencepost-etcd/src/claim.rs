@@ -30,8 +30,6 @@ pub(crate) struct EtcdClaim {
     stand: Stand,
     /// Until when it stays taken, also if it is released before.
     rests_until: Option<Moment>,
-    /// Whether a request to enter the queue may still be on its way.
-    is_late: bool,
     /// When it was granted, where it was waited for: microseconds since 1970.
     granted: Option<u64>,
 }
@@ -42,13 +40,12 @@ impl EtcdClaim {
         session: Session,
         stand: Stand,
         at_least: Option<Duration>,
-        is_late: bool,
         has_waited: bool,
     ) -> Self {
         let server = session.server().clone();
         let rests_until = at_least.map(|at_least| server.clock().now().after(at_least));
         let granted = has_waited.then(|| server.clock().wall_micros());
-        Self { server, grant, session, stand, rests_until, is_late, granted }
+        Self { server, grant, session, stand, rests_until, granted }
     }
 }
 
@@ -103,9 +100,10 @@ impl Claim for EtcdClaim {
     }
 
     async fn release(self: Box<Self>) -> Result<()> {
-        let Self { server, session, stand, rests_until, is_late, .. } = *self;
+        let Self { server, mut session, stand, rests_until, .. } = *self;
         let (was_there, was_late) = Box::pin(give_up(&server, &stand, rests_until)).await?;
-        if was_there && !was_late && !is_late {
+        session.note_late(was_late);
+        if was_there {
             session.keep();
         }
         // Otherwise the session is dropped, and with it ends what may come late.

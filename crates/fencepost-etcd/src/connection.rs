@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -174,7 +175,9 @@ impl Connection {
         let fields = request.headers_mut();
         fields.insert(TE, HeaderValue::from_static("trailers"));
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        fields.insert(HAS_LEADER, HeaderValue::from_static("true"));
+        if !method.starts_with(OF_ONE_MEMBER) {
+            fields.insert(HAS_LEADER, HeaderValue::from_static("true"));
+        }
         if let Some(token) = token.and_then(|token| HeaderValue::try_from(token).ok()) {
             fields.insert(TOKEN, token);
         }
@@ -205,7 +208,7 @@ pub(crate) struct Answers<A> {
     state: State,
     request: Option<SendStream<Bytes>>,
     frames: Frames,
-    _of: std::marker::PhantomData<fn() -> A>,
+    of: PhantomData<fn() -> A>,
 }
 
 enum State {
@@ -217,8 +220,8 @@ enum State {
 
 impl<A: Message + Default> Answers<A> {
     fn new(connection: Connection, response: ResponseFuture, request: Option<SendStream<Bytes>>) -> Self {
-        let (frames, _of) = Default::default();
-        Self { connection, state: State::Waiting(response), request, frames, _of }
+        let (frames, of) = Default::default();
+        Self { connection, state: State::Waiting(response), request, frames, of }
     }
 
     /// Sends a further message.
@@ -304,6 +307,9 @@ const KEEP_ALIVE: KeepAlive = KeepAlive {
 
 /// A member that knows no leader is to say so at once, and not after five seconds.
 const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
+
+/// What a member tells of itself, also without a leader.
+const OF_ONE_MEMBER: &str = "/etcdserverpb.Maintenance/Status";
 
 /// etcd's own name for the token of a login.
 const TOKEN: HeaderName = HeaderName::from_static("token");

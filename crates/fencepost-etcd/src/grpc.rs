@@ -1,6 +1,6 @@
 //! gRPC as far as etcd needs it: how a message is framed, and how a call has ended.
 //!
-//! https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+//! The rules are those of <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 
 use std::fmt;
 

@@ -68,6 +68,11 @@ impl LoggedIn {
         logging_in.await.unwrap_or_else(|_| unanswered())
     }
 
+    /// Whether requests go without a token.
+    pub(crate) fn is_without(&self) -> bool {
+        matches!(&*lock(&self.state), State::In(None))
+    }
+
     /// The next one who needs it logs in anew, unless that has been done since.
     pub(crate) fn forget(&self, refused: Option<&Token>) {
         let mut state = lock(&self.state);

@@ -97,18 +97,15 @@ fn state(name: LockName, places: &[Place], wall: u64) -> LockState {
     state.waiters = waiting.iter().map(waiter).collect();
     state.token = first.token();
     let Some(record) = &first.record else { return state };
-    match record.rests_until {
-        Some(until) => {
-            state.status = Status::Resting;
-            state.remaining = Some(Duration::from_micros(until.saturating_sub(wall)));
-        }
-        None => {
-            state.status = Status::Held;
-            state.holder = Some(first.holder);
-            state.label = Some(record.label.clone());
-            state.since_micros = Some(record.since);
-        }
+    if let Some(until) = record.rests_until {
+        state.status = Status::Resting;
+        state.remaining = Some(Duration::from_micros(until.saturating_sub(wall)));
+        return state;
     }
+    state.status = Status::Held;
+    state.holder = Some(first.holder);
+    state.label = Some(record.label.clone());
+    state.since_micros = Some(record.since);
     state
 }
 

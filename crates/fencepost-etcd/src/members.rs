@@ -133,13 +133,12 @@ impl Members {
             };
             is_late |= failure.is_doubtful();
             match failure.next() {
-                Next::GiveUp => return Err(Failed { failure, is_late }),
                 Next::LogIn if logins < MOST_LOGINS => {
                     logins += 1;
                     self.0.login.forget(attempt.token.as_ref());
                     continue;
                 }
-                Next::LogIn => return Err(Failed { failure, is_late }),
+                Next::LogIn | Next::GiveUp => return Err(Failed { failure, is_late }),
                 Next::Elsewhere => self.move_on(index, attempt.connection.as_ref()),
             }
             tries += 1;
@@ -202,6 +201,11 @@ impl Members {
             }
         };
         Ok(hub.watch(key, revision))
+    }
+
+    /// Whether requests go without a login, since there is none or the server asks for none.
+    pub(crate) fn is_without_login(&self) -> bool {
+        self.0.login.is_without()
     }
 
     /// Gives up the member that is asked now.

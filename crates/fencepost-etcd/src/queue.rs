@@ -65,13 +65,9 @@ struct Attempt<'a> {
     session: Option<Session>,
     /// When to wait no longer.
     give_up_at: Option<Moment>,
-    /// Whether the server was heard to say that somebody else is ahead.
-    is_held: bool,
     was_reached: bool,
     /// Whether the session may have the lock without our knowing.
     is_in_doubt: bool,
-    /// Whether a request to enter may still be on its way.
-    is_late: bool,
     has_waited: bool,
 }
 
@@ -79,25 +75,12 @@ impl<'a> Attempt<'a> {
     fn new(server: &'a Server, request: &'a AcquireRequest) -> Self {
         let keys = Keys::of(server.root(), &request.name);
         let key = keys.place(request.holder);
-        let (session, is_held, was_reached) = Default::default();
-        let (is_in_doubt, is_late, has_waited) = Default::default();
+        let (session, was_reached, is_in_doubt, has_waited) = Default::default();
         let give_up_at = match request.wait {
             Wait::Until(at) => Some(at),
             Wait::No | Wait::Forever => None,
         };
-        Self {
-            server,
-            request,
-            keys,
-            key,
-            session,
-            give_up_at,
-            is_held,
-            was_reached,
-            is_in_doubt,
-            is_late,
-            has_waited,
-        }
+        Self { server, request, keys, key, session, give_up_at, was_reached, is_in_doubt, has_waited }
     }
 
     fn clock(&self) -> &'a Clock {
@@ -138,7 +121,7 @@ impl<'a> Attempt<'a> {
                 format!("etcd gives a lease of {given:?} where {asked:?} was asked for, and that counts");
             observer.observe(name, &Event::Noticed { what });
         }
-        EtcdClaim::new(grant, session, stand, *at_least, self.is_late, self.has_waited)
+        EtcdClaim::new(grant, session, stand, *at_least, self.has_waited)
     }
 
     /// Enters the queue; `None` where it is to be tried again.
@@ -147,7 +130,6 @@ impl<'a> Attempt<'a> {
         let session =
             Box::pin(self.server.session(self.request.ttl, patience)).await.map_err(Failed::error)?;
         self.was_reached = true;
-        self.is_held = false;
         let lease = session.id();
         self.session = Some(session);
         let mut if_free = !self.waits();
@@ -162,12 +144,12 @@ impl<'a> Attempt<'a> {
             let Entered { entry, is_late } = match Box::pin(entering).await {
                 Ok(entered) => entered,
                 Err(failed) => {
-                    self.is_late |= failed.is_late;
+                    self.note_late(failed.is_late);
                     self.is_in_doubt = before || failed.is_late;
                     return Err(failed.error());
                 }
             };
-            self.is_late |= is_late;
+            self.note_late(is_late);
             self.is_in_doubt = before || is_late;
             match entry {
                 Entry::In(entered) => return self.entered(*entered, if_free).map(Some),
@@ -196,8 +178,14 @@ impl<'a> Attempt<'a> {
 
     /// The session has no key and will have none, so it is left to the next one.
     fn leave_unused(&mut self) {
-        if let Some(session) = self.session.take().filter(|_| !self.is_late) {
+        if let Some(session) = self.session.take() {
             session.keep();
+        }
+    }
+
+    fn note_late(&mut self, is_late: bool) {
+        if let Some(session) = &mut self.session {
+            session.note_late(is_late);
         }
     }
 
@@ -214,21 +202,18 @@ impl<'a> Attempt<'a> {
                 Ahead::Unknown => self.look(&stand).await?,
                 Ahead::Somebody(_) if !self.waits() => return Err(contended("it is held")),
                 Ahead::Somebody(ref place) => {
-                    self.is_held = true;
                     self.has_waited = true;
                     let (key, created) = (place.key.clone(), place.created);
                     self.wait_behind(&stand, &key, created).await?
                 }
             };
-            match next {
-                Some(next) => seen = next,
-                None => {
-                    // Another one has the next place, at the end of the queue.
-                    self.session = None;
-                    self.is_in_doubt = false;
-                    return Ok(None);
-                }
-            }
+            let Some(next) = next else {
+                // Another one has the next place, at the end of the queue.
+                self.session = None;
+                self.is_in_doubt = false;
+                return Ok(None);
+            };
+            seen = next;
         }
     }
 
@@ -258,7 +243,6 @@ impl<'a> Attempt<'a> {
             match until(self.clock(), Some(end), watching.next()).await {
                 Some(Some(Heard::Begun)) => {}
                 Some(Some(Heard::Deleted)) => {
-                    self.is_held = false;
                     return self.look(stand).await;
                 }
                 Some(None) => {
@@ -342,7 +326,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn out_of_time(&self) -> Error {
-        if self.is_held || self.has_waited {
+        if self.has_waited {
             return contended("it was held all the time");
         }
         unavailable("etcd has not answered in time")

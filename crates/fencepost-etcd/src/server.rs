@@ -219,7 +219,10 @@ async fn end_idle(shared: Weak<Shared>, clock: Clock) {
         sessions.is_swept = !is_last;
         drop(sessions);
         let server = Server(shared);
-        ended.into_iter().for_each(|idle| drop(Session::take(&server, idle)));
+        for idle in ended {
+            // Dropped, it is ended.
+            drop(Session::take(&server, idle));
+        }
         if is_last {
             return;
         }

@@ -28,12 +28,14 @@ pub(crate) struct Session {
     seconds: i64,
     ttl: Duration,
     counted_from: Moment,
+    /// Whether a request that makes a key may still be on its way.
+    is_late: bool,
     /// Whether it has ended, or somebody else has it now.
     is_over: bool,
 }
 
 /// A session that nobody uses.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     id: i64,
     /// What was asked for.
@@ -119,13 +121,21 @@ impl Session {
         let granting = Box::pin(grant(server, seconds, patience));
         let (granted, ()) = futures_util::future::join(granting, Box::pin(learning)).await;
         let Granted { id, ttl, sent } = granted?;
-        Ok(Self { server: server.clone(), id, seconds, ttl, counted_from: sent, is_over: false })
+        Ok(Self {
+            server: server.clone(),
+            id,
+            seconds,
+            ttl,
+            counted_from: sent,
+            is_late: false,
+            is_over: false,
+        })
     }
 
     /// One that was kept.
     pub(crate) fn take(server: &Server, idle: Idle) -> Self {
         let Idle { id, seconds, ttl, counted_from, .. } = idle;
-        Self { server: server.clone(), id, seconds, ttl, counted_from, is_over: false }
+        Self { server: server.clone(), id, seconds, ttl, counted_from, is_late: false, is_over: false }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -207,9 +217,14 @@ impl Session {
         Err(changing())
     }
 
-    /// Leaves it to the next acquisition: it has no key, and no request is under way that could make one.
+    /// A request of it may be carried out later than it was answered.
+    pub(crate) fn note_late(&mut self, is_late: bool) {
+        self.is_late |= is_late;
+    }
+
+    /// Leaves it to the next acquisition, now that it has no key; not where a request is under way that could make one.
     pub(crate) fn keep(mut self) {
-        if !self.server.is_busy() {
+        if self.is_late || !self.server.is_busy() {
             return;
         }
         let Self { id, seconds, ttl, counted_from, .. } = self;
@@ -260,3 +275,29 @@ const TRIES_IN_A_TTL: u32 = 24;
 
 /// Less would give up a member that is merely busy.
 const RENEW_LEAST: Duration = Duration::from_millis(40);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use fencepost_core::Clock;
+
+    fn session(counted_from: Moment) -> Session {
+        let endpoint = Endpoint::of(&"etcd://127.0.0.1:1".parse().unwrap()).unwrap();
+        let server = Server::new(Clock::system(), endpoint);
+        let ttl = Duration::from_secs(10);
+        Session { server, id: 7, seconds: 10, ttl, counted_from, is_late: false, is_over: true }
+    }
+
+    #[test]
+    fn keep_alive_of_a_former_leader_does_not_count() {
+        let (before, later) = (Moment::from_nanos(1_000), Moment::from_nanos(2_000));
+        let renewal = Renewal { ttl: Some(Duration::from_secs(20)), counted_from: later };
+        let mut session = session(before);
+        let kept = KeptAlive { renewal, raft_term: 2 };
+        assert!(session.confirm(kept, 3).is_none());
+        assert_eq!((session.counted_from(), session.ttl()), (before, Duration::from_secs(10)));
+        assert!(session.confirm(kept, 2).is_some());
+        assert_eq!((session.counted_from(), session.ttl()), (later, Duration::from_secs(20)));
+    }
+}

@@ -285,8 +285,8 @@ impl Entering<'_> {
             return if queue.is_empty() { Entry::Foreign } else { Entry::Busy };
         };
         // An earlier copy of the request has entered it.
-        let before = queue.into_iter().filter(|place| place.created < own.create_revision);
-        seen.ahead = before.last().map_or(Ahead::Nobody, Ahead::Somebody);
+        let mut before = queue.into_iter().filter(|place| place.created < own.create_revision);
+        seen.ahead = before.next_back().map_or(Ahead::Nobody, Ahead::Somebody);
         let written = Place::read(own).and_then(|place| place.record);
         let (created, modified) = (own.create_revision, own.mod_revision);
         let record = written.unwrap_or_else(|| self.record.clone());

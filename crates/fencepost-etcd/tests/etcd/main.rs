@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cluster;
+mod examine;
 mod finality;
 mod foreign;
 mod login;
+mod looking;
 mod loss;
+mod proof;
 mod stage;
 mod tls;
 mod tokens;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use fencepost_core::ErrorKind;
-use fencepost_testkit::servers::{EtcdServer, EtcdSetup};
+use fencepost_testkit::servers::EtcdServer;
+#[cfg(feature = "tls")]
+use fencepost_testkit::servers::EtcdSetup;
 
 use super::stage::{block_on, lock};
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::EtcdServer;
@@ -18,11 +18,24 @@ impl EtcdServer {
         self.try_control(arguments).unwrap_or_else(|error| panic!("etcdctl {arguments:?}: {error}"))
     }
 
+    /// The same, with something to read.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn control_with(&self, arguments: &[&str], input: &str) -> String {
+        let outcome = self.run_control(arguments, input);
+        outcome.unwrap_or_else(|error| panic!("etcdctl {arguments:?}: {error}"))
+    }
+
     /// Runs `etcdctl` on this server and gives what it prints, without the end of the last line.
     ///
     /// # Errors
     /// What it says when it fails.
     pub fn try_control(&self, arguments: &[&str]) -> Result<String, String> {
+        self.run_control(arguments, "")
+    }
+
+    fn run_control(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         let scheme = if self.certificates.is_some() { "https" } else { "http" };
         let mut command = Command::new(installed("etcdctl"));
         command.env("ETCDCTL_API", "3").arg("--endpoints").arg(format!("{scheme}://{}", self.address()));
@@ -33,7 +46,13 @@ impl EtcdServer {
         if let Some((user, password)) = &self.login {
             command.args(["--user", &format!("{user}:{password}")]);
         }
-        let output = command.args(arguments).output().expect("what is installed can be started");
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("what is installed can be started");
+        let mut pipe = child.stdin.take().expect("it was asked for");
+        // It may have ended without reading.
+        drop(pipe.write_all(input.as_bytes()));
+        drop(pipe);
+        let output = child.wait_with_output().expect("a child can be waited for");
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }

@@ -26,8 +26,8 @@ impl EtcdCluster {
     /// As [`EtcdSetup::start`].
     pub fn of(count: usize, setup: &EtcdSetup) -> Self {
         let ports: Vec<Ports> = (0..count).map(|_| Ports::reserve()).collect();
-        let named = ports.iter().enumerate().map(|(index, ports)| format!("m{index}={}", peer_url(ports)));
-        let names = named.collect::<Vec<_>>().join(",");
+        let each = ports.iter().enumerate().map(|(index, ports)| format!("m{index}={}", peer_url(ports)));
+        let names = each.collect::<Vec<_>>().join(",");
         let members = ports.into_iter().enumerate();
         let members =
             members.map(|(index, ports)| EtcdServer::new(&format!("m{index}"), ports, &names, setup));
