@@ -10,6 +10,7 @@
 )]
 
 mod contest;
+mod etcd;
 mod floor;
 mod measure;
 mod postgres;
@@ -29,6 +30,10 @@ const MEASURES: &[(&str, Measure)] = &[
     ("redis-hand-over", redis::hand_over),
     ("redlock-pair", redlock::pair),
     ("redlock-hand-over", redlock::hand_over),
+    ("etcd-pair", etcd::pair),
+    ("etcd-leases", etcd::leases),
+    ("etcd-distinct", etcd::distinct),
+    ("etcd-hand-over", etcd::hand_over),
     ("postgres-pair", postgres::pair),
     ("postgres-pair-durable", postgres::durable_pair),
     ("postgres-distinct", postgres::distinct),

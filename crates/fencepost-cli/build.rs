@@ -25,7 +25,8 @@ fn folders() -> impl Iterator<Item = PathBuf> {
     on_path.into_iter().chain([Path::new("/usr/sbin").to_owned()]).chain(of_versions)
 }
 
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
+    ("etcd_server", "etcd"),
     ("redis_server", "redis-server"),
     ("postgres_server", "postgres"),
     ("pgbouncer_server", "pgbouncer"),

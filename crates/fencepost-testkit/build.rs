@@ -25,5 +25,9 @@ fn folders() -> impl Iterator<Item = PathBuf> {
     on_path.into_iter().chain([Path::new("/usr/sbin").to_owned()]).chain(of_versions)
 }
 
-const SERVERS: [(&str, &str); 3] =
-    [("redis_server", "redis-server"), ("postgres_server", "postgres"), ("pgbouncer_server", "pgbouncer")];
+const SERVERS: [(&str, &str); 4] = [
+    ("etcd_server", "etcd"),
+    ("redis_server", "redis-server"),
+    ("postgres_server", "postgres"),
+    ("pgbouncer_server", "pgbouncer"),
+];

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use xtask::docs;
+use xtask::messages;
 use xtask::simulate;
 use xtask::tidy::{self, Tree};
 
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(xtask::root()),
         ["docs"] => docs(xtask::root()),
         ["docs", "--check"] => check_docs(xtask::root()),
+        ["messages"] => messages(xtask::root()),
         ["simulate", ref arguments @ ..] => return simulate(xtask::root(), arguments),
         ["bench", ref arguments @ ..] => return bench(xtask::root(), arguments),
         _ => return usage(),
@@ -58,6 +60,11 @@ fn promises(root: &Path) -> io::Result<(String, String)> {
 
 const README: &str = "README.md";
 
+fn messages(root: &Path) -> io::Result<ExitCode> {
+    messages::write(root)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn simulate(root: &Path, arguments: &[&str]) -> ExitCode {
     match simulate::command(root, arguments) {
         Some(command) => run(command),
@@ -85,7 +92,7 @@ fn run(mut command: Command) -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cargo xtask tidy | docs [--check] | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
+        "usage: cargo xtask tidy | docs [--check] | messages | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
     );
     ExitCode::from(2)
 }

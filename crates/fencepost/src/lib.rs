@@ -13,6 +13,9 @@ pub use install::{Installation, install_fence, uninstall_fence};
 #[cfg(feature = "policy")]
 pub use policy::Policy;
 
+/// Locks in etcd.
+#[cfg(feature = "etcd")]
+pub use fencepost_etcd as etcd;
 /// What a configuration is made of: its rules, and the messages about it.
 #[cfg(feature = "policy")]
 pub use fencepost_policy as config;
@@ -68,6 +71,8 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         "redlock" => Ok(Locks::new(redis::redlock::RedlockBackend::from_url(url, clock.clone())?)),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Locks::new(postgres::PostgresBackend::from_url(url, clock.clone())?)),
+        #[cfg(feature = "etcd")]
+        "etcd" => Ok(Locks::new(etcd::EtcdBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
     }
 }
@@ -92,6 +97,8 @@ pub fn profiles() -> Vec<Profile> {
         redis::redlock::PROFILE,
         #[cfg(feature = "postgres")]
         postgres::PROFILE,
+        #[cfg(feature = "etcd")]
+        etcd::PROFILE,
         memory::PROFILE,
     ]
 }

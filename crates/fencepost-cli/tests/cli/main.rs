@@ -4,6 +4,7 @@
 mod advise;
 mod config;
 mod doctor;
+mod etcd;
 mod exits;
 mod explain;
 mod faults;

@@ -33,7 +33,7 @@ impl Certificates {
         self.file("authority.crt")
     }
 
-    /// The server's certificate.
+    /// The server's certificate, which a client may show as well.
     pub fn certificate(&self) -> PathBuf {
         self.file("server.crt")
     }
@@ -74,6 +74,6 @@ subjectKeyIdentifier = hash
 [server]
 basicConstraints = critical, CA:FALSE
 keyUsage = critical, digitalSignature
-extendedKeyUsage = serverAuth
+extendedKeyUsage = serverAuth, clientAuth
 subjectAltName = IP:127.0.0.1, DNS:localhost
 ";

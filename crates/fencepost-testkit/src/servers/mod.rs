@@ -4,6 +4,7 @@
 
 mod certificates;
 mod clock;
+mod etcd;
 mod moto;
 mod pgbouncer;
 mod postgres;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use fencepost_core::Clock;
 
 pub use certificates::Certificates;
+pub use etcd::{EtcdCluster, EtcdServer, EtcdSetup};
 pub use moto::MotoServer;
 pub use pgbouncer::{PgBouncer, PoolMode};
 pub use postgres::{PostgresClient, PostgresServer, PostgresSetup, psql};

@@ -1,0 +1,186 @@
+//! A lease: a key that is the first of its queue, and the session that keeps it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencepost_core::{
+    Claim, Descriptor, Error, Grant, Handover, HolderId, LockName, LossReason, Moment, Renewal, Result,
+};
+use futures_util::future::BoxFuture;
+
+use crate::keys::Keys;
+use crate::members::Failed;
+use crate::record::micros;
+use crate::requests::one;
+use crate::server::{FOR_EVER, ONCE, Server, gone};
+use crate::session::{self, Session, changing};
+use crate::stand::Stand;
+use crate::watch::Heard;
+
+/// How long a lock is held before its key is watched: most are given back sooner, and would pay for it.
+const WATCH_AFTER: Duration = Duration::from_millis(20);
+
+/// The pause before a watch that has ended is begun anew.
+const WATCH_PAUSE: Duration = Duration::from_millis(100);
+
+/// A lock that is held. Dropped without a release its session is ended in the background.
+#[derive(Debug)]
+pub(crate) struct EtcdClaim {
+    server: Server,
+    grant: Grant,
+    session: Session,
+    stand: Stand,
+    /// Until when it stays taken, also if it is released before.
+    rests_until: Option<Moment>,
+    /// When it was granted, where it was waited for: microseconds since 1970.
+    granted: Option<u64>,
+}
+
+impl EtcdClaim {
+    pub(crate) fn new(
+        grant: Grant,
+        session: Session,
+        stand: Stand,
+        at_least: Option<Duration>,
+        has_waited: bool,
+    ) -> Self {
+        let server = session.server().clone();
+        let rests_until = at_least.map(|at_least| server.clock().now().after(at_least));
+        let granted = has_waited.then(|| server.clock().wall_micros());
+        Self { server, grant, session, stand, rests_until, granted }
+    }
+}
+
+#[async_trait]
+impl Claim for EtcdClaim {
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    async fn renew(&mut self) -> Result<Renewal> {
+        match renew(&mut self.session, &self.stand).await? {
+            Some(renewal) => Ok(renewal),
+            None => {
+                let Grant { name, holder, .. } = &self.grant;
+                Err(why_gone(&self.server, name, *holder).await)
+            }
+        }
+    }
+
+    fn lost(&self) -> BoxFuture<'static, Error> {
+        let (server, grant, stand) = (self.server.clone(), self.grant.clone(), self.stand.clone());
+        let granted = self.granted;
+        Box::pin(async move {
+            server.clock().sleep(WATCH_AFTER).await;
+            if let Some(granted) = granted {
+                // Only onlookers would miss it.
+                drop(Box::pin(stand.note_grant(granted, ONCE)).await);
+            }
+            until_gone(&server, &stand).await;
+            why_gone(&server, &grant.name, grant.holder).await
+        })
+    }
+
+    fn descriptors(&self) -> Vec<Descriptor> {
+        Vec::new()
+    }
+
+    fn handover(&self) -> Option<Handover> {
+        let Grant { name, holder, token, .. } = self.grant.clone();
+        let detail = self.rests_until.map(|at| at.as_nanos().to_string());
+        Some(Handover { lock: name, holder, token, detail })
+    }
+
+    fn detach(self: Box<Self>) {
+        self.session.leave();
+    }
+
+    async fn release(self: Box<Self>) -> Result<()> {
+        let Self { server, mut session, stand, rests_until, .. } = *self;
+        let (was_there, was_late) = Box::pin(give_up(&server, &stand, rests_until)).await?;
+        session.note_late(was_late);
+        if was_there {
+            session.keep();
+        }
+        // Otherwise the session is dropped, and with it ends what may come late.
+        if was_there || was_late { Ok(()) } else { Err(gone().during("release the lock")) }
+    }
+}
+
+/// Leaves the place at once, or to a lease that keeps it for the rest of the time. Whether it was there, and whether an earlier
+/// try may have left it.
+pub(crate) async fn give_up(
+    server: &Server,
+    stand: &Stand,
+    rests_until: Option<Moment>,
+) -> Result<(bool, bool)> {
+    let left = rests_until.map(|at| at.since(server.clock().now())).unwrap_or_default();
+    if left.is_zero() {
+        return stand.leave(FOR_EVER).await.map_err(Failed::error);
+    }
+    let seconds = i64::try_from(left.as_secs() + 1).unwrap_or(i64::MAX);
+    let lease = session::grant(server, seconds, FOR_EVER).await.map_err(Failed::error)?;
+    let until = server.clock().wall_micros() + micros(left);
+    let left_to_it = stand.rest(lease.id, until, FOR_EVER).await.map_err(Failed::error)?;
+    // The lease ends a second or so later than it should; where this process lives on, it ends the rest in time.
+    let (server, end_at) = (server.clone(), server.clock().now().after(left));
+    server.clock().clone().serve(async move {
+        server.clock().sleep_until(end_at).await;
+        drop(Box::pin(session::end(&server, lease.id, ONCE)).await);
+    });
+    Ok(left_to_it)
+}
+
+/// Renews a session, and sees that its key is still there; `None` where one of them is gone.
+pub(crate) async fn renew(session: &mut Session, stand: &Stand) -> Result<Option<Renewal>> {
+    let patience = session.patience();
+    for _ in 0..=session.server().members().count() {
+        let kept = match Box::pin(session.keep_alive(patience)).await {
+            Err(error) if session::is_lost(&error) => return Ok(None),
+            outcome => outcome?,
+        };
+        let (seen, raft_term) = Box::pin(stand.look(patience)).await.map_err(Failed::error)?;
+        if seen.is_none() {
+            return Ok(None);
+        }
+        if let Some(renewal) = session.confirm(kept, raft_term) {
+            return Ok(Some(renewal));
+        }
+    }
+    Err(changing())
+}
+
+/// Why a holder has lost its lease.
+pub(crate) async fn why_gone(server: &Server, name: &LockName, holder: HolderId) -> Error {
+    let key = Keys::of(server.root(), name).reason(holder);
+    server.why_gone(&key).await
+}
+
+/// Ends when the key is not there any more, by the word of a majority or of a watch.
+async fn until_gone(server: &Server, stand: &Stand) {
+    let mut revision = stand.created + 1;
+    loop {
+        if let Ok(mut watch) = server.members().watch(stand.key.as_bytes(), revision).await {
+            loop {
+                match watch.next().await {
+                    Some(Heard::Begun) => {}
+                    Some(Heard::Deleted) => return,
+                    None => break,
+                }
+            }
+            server.members().forget_login(&watch);
+        }
+        // What was missed meanwhile is seen by looking, also where the revision was compacted away.
+        server.clock().sleep(WATCH_PAUSE + server.clock().jitter(WATCH_PAUSE)).await;
+        let Ok(found) = server.read(&one(&stand.key), ONCE).await else { continue };
+        if found.kvs.first().is_none_or(|key| key.create_revision != stand.created) {
+            return;
+        }
+        revision = found.header.unwrap_or_default().revision + 1;
+    }
+}
+
+/// The loss of a lease that is not the holder's any more.
+pub(crate) fn not_held() -> Error {
+    Error::lost(LossReason::Expired, "it is not held any more").during("release the lock")
+}

@@ -1,0 +1,324 @@
+//! A look at the members and how they are set up: what of it weakens a promise, and what to change.
+//!
+//! What is found is judged by pure functions, so that versions and clusters that no test can start are judged as well.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fencepost_core::{Error, Examination, Finding, Result, Severity};
+use futures_util::future::join_all;
+
+use crate::failure::Failure;
+use crate::generated::alarm_member::AlarmType;
+use crate::generated::{
+    AlarmMember, AlarmRequest, AlarmResponse, MemberListRequest, MemberListResponse, StatusRequest,
+    StatusResponse,
+};
+use crate::members::{Failed, Members};
+use crate::server::{ONCE, Server};
+use crate::session;
+
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const ALARM: &str = "/etcdserverpb.Maintenance/Alarm";
+const MEMBERS: &str = "/etcdserverpb.Cluster/MemberList";
+
+/// How long one member may take to tell of itself.
+const MEMBER_MOST: Duration = Duration::from_secs(2);
+
+/// Looks at all members that the URL names.
+///
+/// # Cancel safety
+/// Dropping it leaves a lease without keys at most, which ends by itself.
+pub(crate) async fn examine(server: &Server) -> Result<Examination> {
+    let members = server.members();
+    let asked = (0..members.count())
+        .map(|index| members.ask_one::<_, StatusResponse>(index, STATUS, StatusRequest {}, MEMBER_MOST));
+    let statuses = join_all(asked).await;
+    if statuses.iter().all(Result::is_err) {
+        return Err(first_error(statuses));
+    }
+    let mut found = Examination::default();
+    for (index, status) in statuses.iter().enumerate() {
+        let at = members.address(index);
+        match status {
+            Ok(status) => {
+                found.servers.push(format!("etcd {} at {at}", status.version));
+                found.findings.extend(of_member(&at, status));
+            }
+            Err(failure) => found.findings.push(is_away(&at, failure)),
+        }
+    }
+    found.findings.extend(of_ways(members));
+    if statuses.iter().flatten().any(|status| status.leader != 0) {
+        found.findings.extend(of_cluster(server).await);
+    }
+    found.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(found)
+}
+
+fn first_error(statuses: Vec<Result<StatusResponse, Failure>>) -> Error {
+    let failure = statuses.into_iter().find_map(Result::err);
+    let failure = failure.unwrap_or_else(|| Failure::Unsent("no member is named".to_owned()));
+    failure.error().during("look at etcd")
+}
+
+/// What only a cluster with a majority tells of.
+async fn of_cluster(server: &Server) -> Vec<Finding> {
+    let members = server.members();
+    let at = members.address(0);
+    let mut findings = Vec::new();
+    let alarms = members.call::<_, AlarmResponse>(ALARM, AlarmRequest::default, ONCE).await;
+    match alarms {
+        Ok(answer) => findings.extend(answer.message.alarms.iter().filter_map(|alarm| alarmed(&at, alarm))),
+        Err(failed) => findings.push(untold(&at, "its alarms", failed)),
+    }
+    let listed = members.call::<_, MemberListResponse>(MEMBERS, || MemberListRequest {}, ONCE).await;
+    match listed {
+        Ok(answer) => {
+            let voting = answer.message.members.iter().filter(|member| !member.is_learner).count();
+            findings.extend(of_count(&at, voting, members.count()));
+        }
+        Err(failed) => findings.push(untold(&at, "its members", failed)),
+    }
+    match shortest_ttl(server).await {
+        Ok(ttl) => findings.extend((ttl > Duration::from_secs(1)).then(|| raised(&at, ttl))),
+        Err(failed) => findings.push(untold(&at, "its shortest lease", failed)),
+    }
+    findings.extend(is_open_to_all(server).await.then(|| open_to_all(members)).flatten());
+    findings
+}
+
+/// What the server makes of a ttl of one second: no other question tells.
+async fn shortest_ttl(server: &Server) -> Result<Duration, Failed> {
+    let granted = session::grant(server, 1, ONCE).await?;
+    // It ends by itself otherwise.
+    drop(session::end(server, granted.id, ONCE).await);
+    Ok(granted.ttl)
+}
+
+/// Whether it lets in whoever comes.
+async fn is_open_to_all(server: &Server) -> bool {
+    // Without a login it has answered; with one it has been asked for none.
+    server.members().is_without_login() && server.learn_offset(ONCE).await.is_ok()
+}
+
+fn of_member(at: &str, status: &StatusResponse) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !has_lease_fix(&status.version) {
+        findings.push(finding(
+            Severity::Warning,
+            at,
+            format!("etcd {} lacks the fix #16822", status.version),
+            "a member that was stalled while it led may end leases that are renewed elsewhere: the lock is then taken away early, \
+             and its holder is told within a moment; only a fence refuses what it writes until then",
+            "update to 3.4.31, 3.5.13, 3.6.0 or later",
+        ));
+    }
+    if status.leader == 0 {
+        findings.push(finding(
+            Severity::Serious,
+            at,
+            "it knows of no leader".to_owned(),
+            "without a majority no lock is granted or renewed",
+            "start the other members, or repair the network between them",
+        ));
+    }
+    if status.is_learner {
+        findings.push(finding(
+            Severity::Warning,
+            at,
+            "it is a learner".to_owned(),
+            "it answers nothing that a lock needs, and every request that goes there is repeated elsewhere",
+            "promote it: etcdctl member promote; or leave it out of the URL",
+        ));
+    }
+    findings
+}
+
+/// Whether only the leader ends leases, by <https://github.com/etcd-io/etcd/pull/16822>.
+fn has_lease_fix(version: &str) -> bool {
+    let numbers = version.split(['-', '+']).next().unwrap_or_default().split('.');
+    let numbers: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
+    match numbers[..] {
+        [3, 4, patch] => patch >= 31,
+        [3, 5, patch] => patch >= 13,
+        [major, minor, ..] => (major, minor) > (3, 5),
+        _ => false,
+    }
+}
+
+fn is_away(at: &str, failure: &Failure) -> Finding {
+    finding(
+        Severity::Warning,
+        at,
+        format!("it does not answer: {}", failure.clone().error()),
+        "locks go on as long as a majority of the members is there, and no further one may fail",
+        "start it, or repair the way there",
+    )
+}
+
+/// What lies open on the way there.
+fn of_ways(members: &Members) -> Vec<Finding> {
+    if members.endpoint().trust.is_some() {
+        return Vec::new();
+    }
+    let far = members.endpoint().addresses.iter().filter(|address| !is_near(&address.host));
+    far.map(|address| {
+        finding(
+            Severity::Warning,
+            &address.to_string(),
+            "the connection is not encrypted".to_owned(),
+            "whoever is on the way can read the login and change who holds a lock",
+            "serve clients by TLS (--cert-file, --key-file) and write etcds:// with ca=FILE",
+        )
+    })
+    .collect()
+}
+
+fn open_to_all(members: &Members) -> Option<Finding> {
+    let far = members.endpoint().addresses.iter().find(|address| !is_near(&address.host))?;
+    Some(finding(
+        Severity::Warning,
+        &far.to_string(),
+        "it asks nobody for a login".to_owned(),
+        "whoever reaches it can take any lock away",
+        "make users and roles, and run: etcdctl auth enable; or let TLS ask for certificates (--client-cert-auth)",
+    ))
+}
+
+fn is_near(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn alarmed(at: &str, alarm: &AlarmMember) -> Option<Finding> {
+    let member = alarm.member_id;
+    match alarm.alarm() {
+        AlarmType::None => None,
+        AlarmType::Nospace => Some(finding(
+            Severity::Serious,
+            at,
+            format!("the alarm NOSPACE of member {member:x}"),
+            "nothing is written any more, so no lock is granted",
+            "compact and defragment it, or raise --quota-backend-bytes; then: etcdctl alarm disarm",
+        )),
+        AlarmType::Corrupt => Some(finding(
+            Severity::Serious,
+            at,
+            format!("the alarm CORRUPT of member {member:x}"),
+            "members tell different things, so two may hold one lock",
+            "replace the member whose data differ: etcdctl member remove, and add it anew with empty data",
+        )),
+    }
+}
+
+/// How many failures the cluster bears, and whether the URL knows all members.
+fn of_count(at: &str, voting: usize, named: usize) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if voting == 1 {
+        findings.push(finding(
+            Severity::Note,
+            at,
+            "it is the only member".to_owned(),
+            "while it is down no lock is granted or renewed",
+            "run three members on three hosts where that matters",
+        ));
+    } else if voting.is_multiple_of(2) {
+        findings.push(finding(
+            Severity::Note,
+            at,
+            format!("it has {voting} members, an even number"),
+            "it bears no more failures than with one member less, and a failure is likelier",
+            "run an odd number of members: etcdctl member add, or remove",
+        ));
+    }
+    if named < voting {
+        findings.push(finding(
+            Severity::Warning,
+            at,
+            format!("the URL names {named} of {voting} members"),
+            "locks are lost when those fail, although the others are a majority",
+            "name all members in the URL: etcd://h1,h2,h3",
+        ));
+    }
+    findings
+}
+
+fn raised(at: &str, ttl: Duration) -> Finding {
+    finding(
+        Severity::Note,
+        at,
+        format!("its shortest lease is {ttl:?}: one and a half times its election timeout"),
+        "a shorter ttl is raised to that; the lock of a holder that is gone stays taken so long",
+        "ask for a ttl that is not shorter, or lower --election-timeout on all members",
+    )
+}
+
+fn untold(at: &str, what: &str, failed: Failed) -> Finding {
+    finding(
+        Severity::Note,
+        at,
+        format!("it does not tell {what}: {}", failed.error()),
+        "what is wrong there is not seen here",
+        "look at it as a user who may: etcdctl endpoint status, etcdctl alarm list",
+    )
+}
+
+fn finding(severity: Severity, about: &str, evidence: String, consequence: &str, remedy: &str) -> Finding {
+    let (about, consequence, remedy) = (about.to_owned(), consequence.to_owned(), remedy.to_owned());
+    Finding { severity, about, evidence, consequence, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_with_and_without_the_fix_are_told_apart() {
+        for (version, has) in [
+            ("3.4.23", false),
+            ("3.4.30", false),
+            ("3.4.31", true),
+            ("3.5.12", false),
+            ("3.5.13", true),
+            ("3.5.13-rc.0", true),
+            ("3.6.0", true),
+            ("3.10.1", true),
+            ("4.0.0", true),
+            ("3.3.27", false),
+            ("3.4", false),
+            ("unknown", false),
+        ] {
+            assert_eq!(has_lease_fix(version), has, "{version}");
+        }
+    }
+
+    #[test]
+    fn clusters_that_bear_little_are_named() {
+        let seen = |voting, named| -> Vec<String> {
+            of_count("h", voting, named).into_iter().map(|finding| finding.evidence).collect()
+        };
+        assert!(seen(3, 3).is_empty());
+        assert_eq!(seen(1, 1), ["it is the only member"]);
+        assert_eq!(seen(4, 4), ["it has 4 members, an even number"]);
+        assert_eq!(seen(3, 1), ["the URL names 1 of 3 members"]);
+    }
+
+    #[test]
+    fn alarms_are_serious() {
+        for alarm in [AlarmType::Nospace, AlarmType::Corrupt] {
+            let seen = alarmed("h", &AlarmMember { member_id: 10, alarm: alarm.into() }).unwrap();
+            assert_eq!(seen.severity, Severity::Serious);
+            assert!(seen.evidence.ends_with("of member a"), "{seen:?}");
+        }
+        assert_eq!(alarmed("h", &AlarmMember::default()), None);
+    }
+
+    #[test]
+    fn only_what_is_far_is_exposed() {
+        for (host, near) in
+            [("localhost", true), ("127.0.0.1", true), ("::1", true), ("10.0.0.1", false), ("e1", false)]
+        {
+            assert_eq!(is_near(host), near, "{host}");
+        }
+    }
+}

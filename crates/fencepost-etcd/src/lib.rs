@@ -1,0 +1,45 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
+//! - `stand`, `record`, `keys`, `requests`: one's own place in a queue, and what is kept on the server
+//! - `server`, `session`, `watch`: the leases that this process has, and what it hears
+//! - `members`, `login`, `failure`: which member is asked, and what is tried when it fails
+//! - `connection`, `grpc`, `generated`: one connection, and what goes over it
+//! - `look`, `examine`: onlookers, and what the set-up of the members weakens
+//! - `proof`: what a transaction of the user's compares
+//! - `endpoint`: what a URL says; `bare`: what measurements compare with
+
+mod backend;
+mod claim;
+mod connection;
+mod endpoint;
+mod examine;
+mod failure;
+mod generated;
+mod grpc;
+mod keys;
+mod login;
+mod look;
+mod members;
+mod proof;
+mod queue;
+mod record;
+mod requests;
+mod server;
+mod session;
+mod stand;
+mod watch;
+
+#[doc(hidden)]
+pub mod bare;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use backend::{EtcdBackend, PROFILE};
+pub use proof::Proof;
+
+/// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

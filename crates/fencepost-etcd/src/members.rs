@@ -1,0 +1,317 @@
+//! The members of a cluster, one of which is asked until it fails: then another one is, before the caller hears of it.
+//!
+//! A member that was stopped looks healthy to TCP, so every try has a deadline of its own. Invariant: a member that was given up
+//! keeps no connection, so that nobody waits for it on another stream either.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
+use fencepost_net::Transport;
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+use futures_util::future::Shared as Joined;
+use prost::Message;
+
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::failure::{Failure, Next, unavailable};
+use crate::lock;
+use crate::login::{LoggedIn, Token};
+use crate::watch::{Hub, Watch};
+
+/// A cluster. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Members(Arc<Shared>);
+
+struct Shared {
+    clock: Clock,
+    endpoint: Endpoint,
+    slots: Vec<Mutex<Slot>>,
+    /// The member that is asked.
+    current: AtomicUsize,
+    login: LoggedIn,
+    /// The watches on the connection to the current member.
+    hub: Mutex<Option<Arc<Hub>>>,
+}
+
+#[derive(Clone)]
+enum Slot {
+    Down,
+    Connecting(Joined<oneshot::Receiver<Result<Connection>>>),
+    Up(Connection),
+}
+
+/// How long to try.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// How long one member may take; in later rounds longer, since all may be slow.
+    pub(crate) each: Duration,
+    /// How long all tries together go on, after one round.
+    pub(crate) most: Duration,
+}
+
+/// What a member has answered.
+#[derive(Debug)]
+pub(crate) struct Answer<A> {
+    pub(crate) message: A,
+    /// When the request that was answered was sent.
+    pub(crate) sent: Moment,
+    /// Whether an earlier try may have been carried out, or may be later.
+    pub(crate) is_late: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    /// Whether a try may have been carried out, or may be later.
+    pub(crate) is_late: bool,
+}
+
+impl Failed {
+    /// The failure in fencepost's words.
+    pub(crate) fn error(self) -> Error {
+        self.failure.error()
+    }
+}
+
+impl fmt::Debug for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Members").field("endpoint", &self.0.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Members {
+    /// The members that a URL names. Connects nothing yet.
+    pub(crate) fn new(clock: Clock, endpoint: Endpoint) -> Self {
+        let slots = endpoint.addresses.iter().map(|_| Mutex::new(Slot::Down)).collect();
+        let login = LoggedIn::new(endpoint.login.clone());
+        let (current, hub) = Default::default();
+        Self(Arc::new(Shared { clock, endpoint, slots, current, login, hub }))
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.slots.len()
+    }
+
+    /// Asks one member after the other until one has answered. `message` makes the request for each try.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not be carried out, also much later.
+    pub(crate) async fn call<Q: Message, A: Message + Default>(
+        &self,
+        method: &'static str,
+        message: impl Fn() -> Q,
+        patience: Patience,
+    ) -> Result<Answer<A>, Failed> {
+        let began = self.clock().now();
+        let (mut tries, mut logins, mut is_late) = (0, 0, false);
+        loop {
+            let index = self.0.current.load(Ordering::Acquire);
+            let mut attempt = Attempt::default();
+            let round = u32::try_from(tries / self.count()).unwrap_or(u32::MAX);
+            let each = patience.each * 2_u32.pow(round.min(MOST_DOUBLED));
+            let asking = self.ask(index, method, message(), &mut attempt);
+            let failure = match until(self.clock(), Some(self.clock().now().after(each)), asking).await {
+                Some(Ok(message)) => {
+                    let sent = attempt.sent.unwrap_or(began);
+                    return Ok(Answer { message, sent, is_late });
+                }
+                Some(Err(failure)) => failure,
+                None => attempt.unanswered(format!("{} has not answered for {each:?}", self.address(index))),
+            };
+            is_late |= failure.is_doubtful();
+            match failure.next() {
+                Next::LogIn if logins < MOST_LOGINS => {
+                    logins += 1;
+                    self.0.login.forget(attempt.token.as_ref());
+                    continue;
+                }
+                Next::LogIn | Next::GiveUp => return Err(Failed { failure, is_late }),
+                Next::Elsewhere => self.move_on(index, attempt.connection.as_ref()),
+            }
+            tries += 1;
+            if tries % self.count() == 0 {
+                if self.clock().now().since(began) >= patience.most {
+                    return Err(Failed { failure, is_late });
+                }
+                self.clock().sleep(PAUSE + self.clock().jitter(PAUSE)).await;
+            }
+        }
+    }
+
+    async fn ask<Q: Message, A: Message + Default>(
+        &self,
+        index: usize,
+        method: &'static str,
+        message: Q,
+        attempt: &mut Attempt,
+    ) -> Result<A, Failure> {
+        let connection = self.connection(index).await?;
+        attempt.connection = Some(connection.clone());
+        attempt.token = self.0.login.token(self.clock(), &connection).await?;
+        attempt.sent = Some(self.clock().now());
+        let token = attempt.token.as_ref().map(Token::text);
+        connection.ask(method, &message, token).await
+    }
+
+    /// Asks one certain member, once.
+    ///
+    /// # Cancel safety
+    /// As [`call`](Self::call).
+    pub(crate) async fn ask_one<Q: Message, A: Message + Default>(
+        &self,
+        index: usize,
+        method: &'static str,
+        message: Q,
+        most: Duration,
+    ) -> Result<A, Failure> {
+        let mut attempt = Attempt::default();
+        let asking = self.ask(index, method, message, &mut attempt);
+        let outcome = until(self.clock(), Some(self.clock().now().after(most)), asking).await;
+        outcome.unwrap_or_else(|| {
+            Err(attempt.unanswered(format!("{} has not answered for {most:?}", self.address(index))))
+        })
+    }
+
+    /// Watches one key from `revision` on, or from now on with 0, for its end.
+    ///
+    /// # Cancel safety
+    /// Dropping it ends the watch.
+    pub(crate) async fn watch(&self, key: &[u8], revision: i64) -> Result<Watch, Failure> {
+        let index = self.0.current.load(Ordering::Acquire);
+        let connection = self.connection(index).await?;
+        let token = self.0.login.token(self.clock(), &connection).await?;
+        let hub = {
+            let mut current = lock(&self.0.hub);
+            match current.as_ref().filter(|hub| hub.serves(&connection)) {
+                Some(hub) => Arc::clone(hub),
+                None => Arc::clone(current.insert(Hub::start(self.clock(), connection, token))),
+            }
+        };
+        Ok(hub.watch(key, revision))
+    }
+
+    /// Whether requests go without a login, since there is none or the server asks for none.
+    pub(crate) fn is_without_login(&self) -> bool {
+        self.0.login.is_without()
+    }
+
+    /// Gives up the member that is asked now.
+    pub(crate) fn leave_current(&self) {
+        let index = self.0.current.load(Ordering::Acquire);
+        let slot = lock(&self.0.slots[index]).clone();
+        if let Slot::Up(connection) = slot {
+            self.move_on(index, Some(&connection));
+        }
+    }
+
+    /// Forgets a login that a watch was refused with.
+    pub(crate) fn forget_login(&self, watch: &Watch) {
+        self.0.login.forget(watch.token());
+        lock(&self.0.hub).take();
+    }
+
+    pub(crate) fn address(&self, index: usize) -> String {
+        self.0.endpoint.addresses[index].to_string()
+    }
+
+    /// Ends a connection that has failed, and asks the next member from now on; once, where many fail together.
+    fn move_on(&self, index: usize, failed: Option<&Connection>) {
+        let next = (index + 1) % self.count();
+        // Somebody else may have moved on already.
+        let _ = self.0.current.compare_exchange(index, next, Ordering::AcqRel, Ordering::Acquire);
+        let Some(failed) = failed else { return };
+        failed.close();
+        let mut slot = lock(&self.0.slots[index]);
+        if matches!(&*slot, Slot::Up(connection) if connection.is(failed)) {
+            *slot = Slot::Down;
+        }
+    }
+
+    /// The connection to a member. All who ask meanwhile get the outcome of the same try, which goes on when they do not wait for it.
+    async fn connection(&self, index: usize) -> Result<Connection, Failure> {
+        let connecting = {
+            let mut slot = lock(&self.0.slots[index]);
+            match &*slot {
+                Slot::Up(connection) if connection.is_open() => return Ok(connection.clone()),
+                Slot::Connecting(connecting) => connecting.clone(),
+                Slot::Up(_) | Slot::Down => {
+                    let (sender, outcome) = oneshot::channel();
+                    let outcome = outcome.shared();
+                    *slot = Slot::Connecting(outcome.clone());
+                    let members = self.clone();
+                    self.clock().serve(async move { members.connect(index, sender).await });
+                    outcome
+                }
+            }
+        };
+        let outcome = connecting.await;
+        let outcome = outcome.unwrap_or_else(|_| Err(unavailable("the try to connect has ended")));
+        outcome.map_err(|error| match error.kind() {
+            ErrorKind::Unavailable => Failure::Unsent(error.to_string()),
+            _ => Failure::Final(error),
+        })
+    }
+
+    async fn connect(&self, index: usize, told: oneshot::Sender<Result<Connection>>) {
+        let give_up_at = Some(self.clock().now().after(CONNECT_MOST));
+        let outcome = until(self.clock(), give_up_at, Box::pin(self.open(index))).await;
+        let outcome = outcome.unwrap_or_else(|| {
+            Err(unavailable(format!("{} has not answered for {CONNECT_MOST:?}", self.address(index))))
+        });
+        let next = outcome.as_ref().map_or(Slot::Down, |connection| Slot::Up(connection.clone()));
+        *lock(&self.0.slots[index]) = next;
+        // Whoever asked may have gone.
+        drop(told.send(outcome));
+    }
+
+    async fn open(&self, index: usize) -> Result<Connection> {
+        let Endpoint { addresses, trust, .. } = &self.0.endpoint;
+        let transport = match trust {
+            None => Transport::Plain,
+            Some(trust) => Transport::encrypted(trust, &["h2"]).await?,
+        };
+        Connection::open(self.clock(), &addresses[index], &transport, CONNECT_MOST).await
+    }
+}
+
+/// What one try has come to before it ended.
+#[derive(Default)]
+struct Attempt {
+    connection: Option<Connection>,
+    token: Option<Token>,
+    sent: Option<Moment>,
+}
+
+impl Attempt {
+    fn unanswered(&self, what: String) -> Failure {
+        match self.sent {
+            Some(_) => Failure::Broken(what),
+            None => Failure::Unsent(what),
+        }
+    }
+}
+
+/// How long connecting may take.
+const CONNECT_MOST: Duration = Duration::from_secs(2);
+
+/// The pause after a round in which every member has failed, and as much again at random.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// How often the time of one try is doubled.
+const MOST_DOUBLED: u32 = 2;
+
+/// How often one call logs in anew.
+const MOST_LOGINS: usize = 3;

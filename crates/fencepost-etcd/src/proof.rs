@@ -1,0 +1,36 @@
+//! Writing to etcd under a lock of etcd: what a transaction compares so that only the present holder's is carried out.
+
+use fencepost_core::{Error, LossReason, Result};
+
+use crate::keys::Keys;
+use crate::members::Failed;
+use crate::record::Place;
+use crate::requests::one;
+use crate::server::{ONCE, Server};
+
+/// What a transaction in the same cluster compares, beside what it writes: that the key was made by this revision.
+///
+/// No token is needed then. The comparison and the writes are one step, so there is no moment in between at which the lock could
+/// be lost. It holds for one lease and never again: a later holder has another key.
+///
+/// With `etcdctl txn`: `create("KEY") = "REVISION"`. With the crate `etcd-client`:
+/// `Compare::create_revision(proof.key, CompareOp::Equal, proof.create_revision)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The holder's place in the queue of the lock.
+    pub key: String,
+    /// The revision that made it.
+    pub create_revision: i64,
+}
+
+/// The proof of a lease.
+pub(crate) async fn proof(server: &Server, lease: &fencepost_core::Lease) -> Result<Proof> {
+    lease.check()?;
+    let key = Keys::of(server.root(), lease.lock()).place(lease.holder());
+    let found = server.read(&one(&key), ONCE).await.map_err(Failed::error)?;
+    let place = found.kvs.first().and_then(Place::read).filter(|place| place.token() == Some(lease.token()));
+    match place {
+        Some(place) => Ok(Proof { key, create_revision: place.created }),
+        None => Err(Error::lost(LossReason::Expired, "etcd does not know it any more").on(lease.lock())),
+    }
+}

@@ -1,0 +1,15 @@
+//! What only etcd does: a cluster whose members fail, revisions, foreign keys, logins, and what a request does that comes late.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cluster;
+mod examine;
+mod finality;
+mod foreign;
+mod login;
+mod looking;
+mod loss;
+mod proof;
+mod stage;
+mod tls;
+mod tokens;
+mod waiting;

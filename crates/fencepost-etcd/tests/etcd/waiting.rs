@@ -1,0 +1,164 @@
+//! Waiting: one watch for each waiter, one waiter woken by each release, and nobody who believes in a lease that has ended.
+
+use std::time::Duration;
+
+use fencepost_core::{Backend, Clock, Wait};
+use fencepost_testkit::proxy::{Mode, Proxy};
+use fencepost_testkit::servers::EtcdServer;
+use futures_util::future::{join, join_all};
+
+use super::stage::{backend, block_on, lock, locks, name, request, sleep, until_waiting, within};
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn release_wakes_one_waiter_of_many() {
+    const WAITERS: usize = 16;
+    let server = EtcdServer::start();
+    let onlooker = locks(&server.url());
+    block_on(async {
+        let lease = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+        let gate = lock(&server.url(), "gate", LONG).acquire().await.unwrap();
+        let waiters = (0..WAITERS).map(|_| async {
+            let lease = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+            // Whoever has been woken stays until the count is taken.
+            let gate = lock(&server.url(), "gate", LONG).acquire().await.unwrap();
+            gate.release().await.unwrap();
+            lease.release().await.unwrap();
+        });
+        let watching = async {
+            until_waiting(&onlooker, "orders", WAITERS).await;
+            Clock::system().sleep(Duration::from_millis(300)).await;
+            let events = || server.figure("etcd_debugging_mvcc_events_total");
+            let before = events();
+            lease.release().await.unwrap();
+            until_waiting(&onlooker, "gate", 1).await;
+            Clock::system().sleep(Duration::from_millis(300)).await;
+            let events = events() - before;
+            // That of the release alone: puts are not heard.
+            assert!((1.0..=2.0).contains(&events), "{events} events were sent for one release");
+            gate.release().await.unwrap();
+        };
+        within(LONG * 2, "all waiters", join(join_all(waiters), watching)).await;
+    });
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_asks_for_little_while_it_waits() {
+    const WAITERS: f64 = 8.0;
+    let server = EtcdServer::start();
+    let onlooker = locks(&server.url());
+    let started = || server.figure("grpc_server_started_total");
+    block_on(async {
+        let lease = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+        let waiters = (0..8).map(|_| async {
+            lock(&server.url(), "orders", LONG).acquire().await.unwrap().release().await.unwrap();
+        });
+        let watching = async {
+            until_waiting(&onlooker, "orders", 8).await;
+            Clock::system().sleep(Duration::from_millis(500)).await;
+            let before = started();
+            Clock::system().sleep(Duration::from_secs(2)).await;
+            let a_second = (started() - before) / WAITERS / 2.0;
+            assert!(a_second < 1.0, "{a_second} requests a second and waiter");
+            lease.release().await.unwrap();
+        };
+        within(LONG * 2, "all waiters", join(join_all(waiters), watching)).await;
+    });
+}
+
+/// Its lease runs out while it can do nothing; whoever believed the watch alone would take the lock with it.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_whose_lease_has_ended_gets_the_lock_with_another() {
+    let server = EtcdServer::start();
+    let onlooker = locks(&server.url());
+    let waiting = backend(&server.url());
+    block_on(async {
+        let holder = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+        let asked = request("orders", LONG, Wait::Forever);
+        let waiter = async { waiting.acquire(&asked).await.unwrap() };
+        let meanwhile = async {
+            until_waiting(&onlooker, "orders", 1).await;
+            let lease = lease_of(&server, "orders", &asked.holder.to_string());
+            server.control(&["lease", "revoke", &lease]);
+            assert!(onlooker.inspect("orders").await.unwrap().waiters.is_empty());
+            holder.release().await.unwrap();
+        };
+        let (claim, ()) = within(LONG * 2, "the waiter's turn", join(waiter, meanwhile)).await;
+        let seen = waiting.inspect(&name("orders")).await.unwrap();
+        assert_eq!(seen.holder, Some(asked.holder), "it believes in a lease that has ended");
+        assert_eq!(seen.token, Some(claim.grant().token));
+        claim.release().await.unwrap();
+    });
+}
+
+/// The lease that keeps the place of a holder, in hexadecimal digits.
+fn lease_of(server: &EtcdServer, lock: &str, holder: &str) -> String {
+    let key = format!("/fencepost/{lock}/q/x-{holder}");
+    let found = server.control(&["get", &key, "--write-out=fields"]);
+    let line = found.lines().find(|line| line.contains("Lease")).unwrap();
+    let number: i64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+    format!("{number:x}")
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_whose_watch_is_cut_or_compacted_away_looks_again() {
+    let server = EtcdServer::start();
+    let way = Proxy::start(server.address());
+    let (through, onlooker) = (format!("etcd://{}", way.address()), locks(&server.url()));
+    for round in 0..3 {
+        block_on(async {
+            let holder = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+            let waiting = lock(&through, "orders", LONG);
+            let meanwhile = async {
+                until_waiting(&onlooker, "orders", 1).await;
+                match round {
+                    0 => {
+                        way.set(Mode::Cut);
+                        holder.release().await.unwrap();
+                        way.set(Mode::Pass);
+                    }
+                    1 => {
+                        way.set(Mode::Cut);
+                        way.set(Mode::Pass);
+                        holder.release().await.unwrap();
+                    }
+                    _ => {
+                        let now = server.control(&["endpoint", "status", "--write-out=json"]);
+                        let revision = now.split("\"revision\":").nth(1).unwrap();
+                        let revision: String = revision.chars().take_while(char::is_ascii_digit).collect();
+                        server.control(&["compact", &revision]);
+                        holder.release().await.unwrap();
+                    }
+                }
+            };
+            let (lease, ()) = within(LONG, "the waiter's turn", join(waiting.acquire(), meanwhile)).await;
+            lease.unwrap().release().await.unwrap();
+        });
+    }
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_behind_a_server_that_stood_still_is_served_when_it_goes_on() {
+    let server = EtcdServer::start();
+    let onlooker = locks(&server.url());
+    block_on(async {
+        let holder = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+        let waiting = lock(&server.url(), "orders", LONG);
+        let meanwhile = async {
+            until_waiting(&onlooker, "orders", 1).await;
+            server.stop();
+            Clock::system().sleep(Duration::from_secs(2)).await;
+            server.go_on();
+            holder.release().await.unwrap();
+        };
+        let (lease, ()) = within(LONG, "the waiter's turn", join(waiting.acquire(), meanwhile)).await;
+        lease.unwrap().release().await.unwrap();
+    });
+    sleep(Duration::from_millis(1));
+}
