@@ -361,6 +361,9 @@ fn write_on_a_terminal_asks_for_the_locks() {
     let mut terminal = Terminal::with_shell(&home);
     terminal.types(&format!("fencepost advise {} --write", BACKUP.join(" ")));
     terminal.sees("Which locks is the rule for?");
+    terminal.types("backup**");
+    terminal.sees("`**` must stand between slashes");
+    terminal.sees("Which locks is the rule for?");
     terminal.types("backup/*");
     terminal.sees("a rule for \"backup/*\"");
     terminal.exits(0);

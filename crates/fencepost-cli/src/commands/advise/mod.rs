@@ -42,7 +42,9 @@ fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(),
     let backend = global.backend().map_err(|error| fail(&error, printer))?;
     let backend =
         backend.map(|url| of_kind(url, &advice)).transpose().map_err(|error| fail(&error, printer))?;
-    let asked = (args.write && args.glob.is_none()).then(|| ask::glob(printer)).transpose()?;
+    let is_one =
+        |glob: &str| readable(&advice, &Details { glob: Some(glob), ..Details::default() }, printer).is_ok();
+    let asked = (args.write && args.glob.is_none()).then(|| ask::glob(printer, is_one)).transpose()?;
     let details = Details {
         glob: args.glob.as_deref().or(asked.as_deref()),
         backend: backend.as_ref().map(BackendUrl::expose),
