@@ -72,6 +72,9 @@ impl Chosen<'_> {
         let Some(lighter) = self.lighter() else { return self.without_protection() };
         let mut change = difference(self.pattern, lighter, self.answers, self.profiles);
         let weak = shortfalls(&self.answers, &lighter.profile(self.profiles), self.fence);
+        if lighter == Pattern::Redlock && self.fence {
+            change.push("it will do, since the fence decides what is written".to_owned());
+        }
         let why: Vec<&str> = weak.iter().map(|shortfall| shortfall.describe()).collect();
         if !why.is_empty() {
             change.push(format!("too weak for these answers: {}", why.join(", and ")));
@@ -79,8 +82,14 @@ impl Chosen<'_> {
         Some(self.alternative(Direction::Cheaper, lighter, self.fence, &change))
     }
 
-    /// Of the locks with fewer servers, or of a shorter reach, the strongest.
+    /// Of the locks with fewer servers, or of a shorter reach, the strongest; before them what needs as many, but no disks,
+    /// where a fence makes up for its clocks.
     fn lighter(&self) -> Option<Pattern> {
+        let plainer = Pattern::Redlock.profile(self.profiles);
+        let is_cluster = matches!(self.pattern, Pattern::Etcd | Pattern::Zookeeper);
+        if is_cluster && self.fence && shortfalls(&self.answers, &plainer, true).is_empty() {
+            return Some(Pattern::Redlock);
+        }
         let own = self.pattern.cost(&self.answers).servers;
         let lighter = candidates(self.answers)
             .filter(|other| other.cost(&self.answers).servers < own || *other == Pattern::File)

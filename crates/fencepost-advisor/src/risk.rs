@@ -145,7 +145,7 @@ fn restart(profile: &Profile) -> (bool, &'static str) {
         Scope::Process | Scope::Host => {
             (false, "there is no server; a restart of the host ends every holder")
         }
-        _ if profile.tie == Tie::Session => {
+        Scope::Server if profile.quarantine && profile.tie == Tie::Session => {
             (false, "every session ends; nothing is granted until each lease before is over, up to a minute")
         }
         Scope::Server if profile.quarantine => {

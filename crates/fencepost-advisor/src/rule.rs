@@ -28,7 +28,7 @@ pub struct Details<'a> {
     pub glob: Option<&'a str>,
     /// The URL of the backend.
     pub backend: Option<&'a str>,
-    /// The fence: its URL, or a name that the configuration has for it.
+    /// The fence: its URL, or a name that the configuration has for it. One that the advice does not ask for does no harm.
     pub fence: Option<&'a str>,
     /// Why the rule is as it is.
     pub because: Option<&'a str>,
@@ -42,13 +42,13 @@ pub(crate) fn written(advice: &Advice, durable: bool, details: &Details<'_>) -> 
     lines.push("[[locks]]".to_owned());
     lines.push(format!("match = {}", quoted(details.glob.unwrap_or(FILL_IN_GLOB))));
     lines.push(format!("backend = {}", quoted(kind)));
-    if advice.fence {
-        lines.push(match details.fence {
-            Some(fence) => format!("fence = [{}]", quoted(fence)),
-            None => {
-                format!("fence = [{}] # fill in what is written to", quoted(&unknown_fence(advice.answers)))
-            }
-        });
+    match details.fence {
+        Some(fence) => lines.push(format!("fence = [{}]", quoted(fence))),
+        None if advice.fence => {
+            let unknown = quoted(&unknown_fence(advice.answers));
+            lines.push(format!("fence = [{unknown}] # fill in what is written to"));
+        }
+        None => {}
     }
     if durable {
         lines.push("require = \"durable\"".to_owned());

@@ -21,6 +21,8 @@ use crate::rule::Rule;
 pub struct Amended {
     /// Its text.
     pub text: String,
+    /// The glob of the new rule.
+    pub glob: String,
     /// The name of the backend that the rule uses.
     pub backend: String,
     /// Whether that backend was there before.
@@ -51,7 +53,7 @@ pub struct Amended {
 /// ```
 pub fn amended(path: &Path, text: &str, addition: &str) -> Result<Amended, ConfigError> {
     let policy = Policy::parse(path, text)?;
-    let new = Policy::parse(Path::new("the new rule"), addition)?;
+    let new = alone(addition)?;
     let Some(rule) = new.rules().first() else { return Err(refusal(path, "there is no rule to add")) };
     refuse_twice(&policy, rule)?;
     let plain = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
@@ -69,7 +71,18 @@ pub fn amended(path: &Path, text: &str, addition: &str) -> Result<Amended, Confi
     let text = as_written_before(text, document.to_string().trim_start_matches('\n'));
     let before = shadow.map(|rule| rule.glob.clone());
     verify(path, &policy, &text, rule)?;
-    Ok(Amended { text, backend, reused: same.is_some(), before })
+    Ok(Amended { text, glob: rule.glob.clone(), backend, reused: same.is_some(), before })
+}
+
+/// The addition by itself. A fence may have a name that only the configuration knows, which is read again as a whole.
+fn alone(addition: &str) -> Result<Policy, ConfigError> {
+    let path = Path::new("the new rule");
+    let mut document = parsed(path, addition)?;
+    let rules = document.get_mut("locks").and_then(Item::as_array_of_tables_mut);
+    for rule in rules.into_iter().flat_map(ArrayOfTables::iter_mut) {
+        rule.remove("fence");
+    }
+    Policy::parse(path, &document.to_string())
 }
 
 /// The first rule that would be found in place of the new one.

@@ -132,6 +132,18 @@ fn rule_for_the_same_glob_is_refused_and_shown() {
 }
 
 #[test]
+fn fence_may_have_a_name_that_the_file_knows() {
+    let named = |name: &str| rule("ledger/**", LEDGER).replace("postgres://fill-in.invalid/database", name);
+    let text = format!("[fences.marks]\nurl = \"file:/marks\"\n\n{OURS}");
+    assert!(put(&text, &named("marks")).unwrap().text.contains("fence = [\"marks\"]"));
+    let refused = put(&text, &named("mraks")).unwrap_err().to_string();
+    assert!(
+        refused.contains("there is no fence \"mraks\"") && refused.contains("did you mean `marks`?"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn file_that_is_wrong_is_refused_as_it_is() {
     let refused = put("[[locks]\n", &rule("a", CRON)).unwrap_err().to_string();
     assert!(refused.contains("fencepost.toml:1:"), "{refused}");

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use fencepost_policy::{Policy, Surroundings};
+use fencepost_policy::{Policy, Surroundings, amended};
 use proptest::prelude::*;
 
 const LINES: &[&str] = &[
@@ -59,6 +59,8 @@ fn told(text: &str, lock: &str) -> String {
     format!("{choice:?} {policy:?} {:?} {:?}", policy.check(), policy.nearest(&lock))
 }
 
+const RULE: &str = "[backends.redis]\nurl = \"redis://fill-in.invalid\"\n\n[[locks]]\nmatch = \"a/x\"\nbackend = \"redis\"\n";
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -75,6 +77,18 @@ proptest! {
     ) {
         let said = told(&lines.join(end), &lock);
         prop_assert!(!said.contains("pässwörd"), "{said}");
+    }
+
+    #[test]
+    fn any_lines_take_one_more_rule_or_refuse_it(
+        lines in proptest::collection::vec(proptest::sample::select(LINES), 0..12),
+        end in prop_oneof![Just("\n"), Just("\r\n")],
+    ) {
+        let text = lines.join(end);
+        match amended(Path::new("f"), &text, RULE) {
+            Ok(amended) => prop_assert!(Policy::parse(Path::new("f"), &amended.text).is_ok()),
+            Err(error) => prop_assert!(!error.to_string().contains("pässwörd"), "{error}"),
+        }
     }
 
     #[test]

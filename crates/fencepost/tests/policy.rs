@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use fencepost::{ErrorKind, LockName, Policy, Stamp, block_on};
@@ -97,4 +98,47 @@ fn ttl_of_the_rule_is_asked_for() {
         // A second lock on the same backend sees it: they share it.
         assert!(policy.lock("a").unwrap().try_acquire().await.unwrap().is_none());
     });
+}
+
+/// What a process in that directory, with these variables, says of the lock `ledger/1`.
+fn loaded(place: &Place, variables: &[(&str, &str)]) -> String {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "load_finds_what_the_command_would_find", "--nocapture"]);
+    child.current_dir(place.0.path()).env(ANSWER, place.path("answer"));
+    for variable in ["FENCEPOST_BACKEND", "FENCEPOST_CONFIG"] {
+        child.env_remove(variable);
+    }
+    child.env("XDG_CONFIG_HOME", place.path("config")).env("XDG_STATE_HOME", place.path("state"));
+    let output = child.envs(variables.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    fs::read_to_string(place.path("answer")).unwrap()
+}
+
+/// Where a process that a test has started writes what it found.
+const ANSWER: &str = "FENCEPOST_TEST_ANSWER";
+
+#[test]
+fn load_finds_what_the_command_would_find() {
+    if let Some(answer) = std::env::var_os(ANSWER) {
+        let lock = Policy::load().and_then(|policy| policy.lock("ledger/1"));
+        let lease = lock.and_then(|lock| block_on(lock.acquire()));
+        fs::write(answer, lease.map_or_else(|error| error.to_string(), |_| "held".to_owned())).unwrap();
+        return;
+    }
+    let place = Place::new();
+    assert_eq!(loaded(&place, &[]), "held");
+    assert!(place.path("state/fencepost").is_dir(), "without a configuration it is a directory of this host");
+    let other = format!("file:{}", place.path("other").display());
+    assert_eq!(loaded(&place, &[("FENCEPOST_BACKEND", &other)]), "held");
+    assert!(place.path("other").is_dir());
+    place.policy("");
+    assert_eq!(loaded(&place, &[]), "held");
+    assert!(place.path("locks").is_dir());
+    fs::write(place.path("named.toml"), "").unwrap();
+    let unmatched = loaded(&place, &[("FENCEPOST_CONFIG", "named.toml")]);
+    assert!(unmatched.contains("no rule of the configuration matches the lock"), "{unmatched}");
+    let both = [("FENCEPOST_CONFIG", "named.toml"), ("FENCEPOST_BACKEND", other.as_str())];
+    assert_eq!(loaded(&place, &both), "held");
+    assert!(loaded(&place, &[("FENCEPOST_CONFIG", "none.toml")]).contains("cannot be read"));
+    assert!(loaded(&place, &[("FENCEPOST_BACKEND", "nonsense")]).contains("URL"));
 }

@@ -34,7 +34,7 @@ pub(crate) struct Advise {
     /// Why the rule is as it is; it stands in the rule
     #[arg(long, value_name = "TEXT", conflicts_with = "from")]
     pub(crate) because: Option<String>,
-    /// The fence of the rule, where the advice wants one: a URL, or a name of the configuration
+    /// The fence of the rule: a URL, or a name of the configuration
     #[arg(long, value_name = "URL", conflicts_with = "from")]
     pub(crate) fence: Option<String>,
     /// Put the rule into the configuration, which is made if it is not there

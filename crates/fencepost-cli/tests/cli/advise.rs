@@ -314,7 +314,8 @@ fn refused_rule_leaves_the_file_as_it_was() {
     let before = home.read("fencepost.toml");
     let refused = home.run(advise(&LEDGER, &["--write", "--match", "backup/*"])).exits(78);
     assert!(refused.stderr.contains("there is a rule for \"backup/*\" already"), "{}", refused.stderr);
-    home.run(advise(&LEDGER, &["--write", "--match", "a**"])).exits(78);
+    home.run(advise(&LEDGER, &["--write", "--match", "a**"])).exits(64);
+    home.run(advise(&LEDGER, &["--write", "--match", "a", "--fence", "reddis://h"])).exits(64);
     home.run(advise(&LEDGER, &["--write", "--match", "a", "--backend", "redis://h"])).exits(64);
     home.run(advise(&LEDGER, &["--write", "--match", "a", "--fence", "no-such-fence"])).exits(78);
     assert_eq!(home.read("fencepost.toml"), before);
@@ -342,10 +343,26 @@ fn rule_whose_server_is_not_known_runs_nothing() {
 }
 
 #[test]
+fn fence_that_was_named_is_in_the_rule_also_unasked() {
+    let home = Home::new();
+    home.write("fencepost.toml", "[fences.marks]\nurl = \"file:/marks\"\n");
+    home.run(advise(&BACKUP, &["--write", "--match", "a", "--fence", "marks"])).exits(0);
+    home.run(advise(&LEDGER, &["--write", "--match", "b", "--fence", "postgres://app@db/ledger"])).exits(0);
+    let text = home.read("fencepost.toml");
+    assert!(
+        text.contains("fence = [\"marks\"]") && text.contains("fence = [\"postgres://app@db/ledger\"]"),
+        "{text}"
+    );
+}
+
+#[test]
 fn write_on_a_terminal_asks_for_the_locks() {
     let home = Home::new();
     let mut terminal = Terminal::with_shell(&home);
     terminal.types(&format!("fencepost advise {} --write", BACKUP.join(" ")));
+    terminal.sees("Which locks is the rule for?");
+    terminal.types("backup**");
+    terminal.sees("`**` must stand between slashes");
     terminal.sees("Which locks is the rule for?");
     terminal.types("backup/*");
     terminal.sees("a rule for \"backup/*\"");

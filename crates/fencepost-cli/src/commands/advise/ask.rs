@@ -23,11 +23,11 @@ pub(super) fn questions(known: Answers, open: &[Question], printer: Printer) -> 
     if is_dumb { in_lines(known, open, printer) } else { on_screens(known, open, printer) }
 }
 
-/// The name of the locks, for a rule that is to be written.
+/// The names of the locks, for a rule that is to be written; asks until `is_one` takes the glob, which says why not.
 ///
 /// # Errors
 /// The exit code, where nobody can be asked.
-pub(super) fn glob(printer: Printer) -> Result<String, Exit> {
+pub(super) fn glob(printer: Printer, is_one: impl Fn(&str) -> bool) -> Result<String, Exit> {
     if !super::can_ask() {
         printer.error("--write needs --match: which locks the rule is for");
         return Err(Exit::USAGE);
@@ -35,7 +35,7 @@ pub(super) fn glob(printer: Printer) -> Result<String, Exit> {
     loop {
         printer.show("Which locks is the rule for? A glob over their names, such as ledger/**: ");
         let line = line().ok_or_else(|| unanswered(printer))?;
-        if !line.is_empty() {
+        if !line.is_empty() && is_one(&line) {
             return Ok(line);
         }
     }

@@ -42,13 +42,16 @@ fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(),
     let backend = global.backend().map_err(|error| fail(&error, printer))?;
     let backend =
         backend.map(|url| of_kind(url, &advice)).transpose().map_err(|error| fail(&error, printer))?;
-    let asked = (args.write && args.glob.is_none()).then(|| ask::glob(printer)).transpose()?;
+    let is_one =
+        |glob: &str| readable(&advice, &Details { glob: Some(glob), ..Details::default() }, printer).is_ok();
+    let asked = (args.write && args.glob.is_none()).then(|| ask::glob(printer, is_one)).transpose()?;
     let details = Details {
         glob: args.glob.as_deref().or(asked.as_deref()),
         backend: backend.as_ref().map(BackendUrl::expose),
         fence: args.fence.as_deref(),
         because: args.because.as_deref(),
     };
+    readable(&advice, &details, printer)?;
     let rule = advice.rule_for(&details);
     if global.json {
         printer.data(&data(&advice, &rule).to_string());
@@ -56,7 +59,7 @@ fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(),
         say(&advice, &rule, args.write, printer);
     }
     if !args.write {
-        return readable(&rule, args, printer);
+        return Ok(());
     }
     write::write(global, &[rule], printer)
 }
@@ -103,13 +106,11 @@ fn of_kind(url: BackendUrl, advice: &Advice) -> Result<BackendUrl> {
         .hint("leave --backend out to see why, or write the rule by hand"))
 }
 
-/// A rule that is only shown has to be one, too: the glob comes from the command line.
-fn readable(rule: &str, args: &args::Advise, printer: Printer) -> Result<(), Exit> {
-    let named = args.fence.as_deref().filter(|fence| !fence.contains(':'));
-    if named.is_some() {
-        return Ok(());
-    }
-    Policy::parse(Path::new("the rule"), rule).map(drop).map_err(|error| {
+/// The glob and the URL of the fence come from the command line; a name of a fence is looked up where the rule is written.
+fn readable(advice: &Advice, details: &Details<'_>, printer: Printer) -> Result<(), Exit> {
+    let fence = details.fence.filter(|fence| fence.contains(':'));
+    let rule = advice.rule_for(&Details { fence, ..*details });
+    Policy::parse(Path::new("the rule"), &rule).map(drop).map_err(|error| {
         misconfigured(&error, printer);
         Exit::USAGE
     })

@@ -29,8 +29,8 @@ pub(super) fn write(global: &Global, rules: &[String], printer: Printer) -> Resu
         steps.push(step);
     }
     replace(&path, before.as_deref(), &text).map_err(unwritable)?;
-    for (rule, step) in rules.iter().zip(&steps) {
-        tell(&path, rule, step, printer);
+    for step in &steps {
+        tell(&path, step, printer);
     }
     if before.is_none() {
         printer.note(format_args!("{} is new", path.display()));
@@ -90,8 +90,8 @@ fn unchanged(path: &Path, before: Option<&str>) -> io::Result<()> {
     Err(io::Error::other("it was changed meanwhile; run the command again"))
 }
 
-fn tell(path: &Path, rule: &str, step: &Amended, printer: Printer) {
-    let glob = glob_of(rule).unwrap_or_default();
+fn tell(path: &Path, step: &Amended, printer: Printer) {
+    let glob = &step.glob;
     let before =
         step.before.as_ref().map(|glob| format!(", before the one for {glob:?}")).unwrap_or_default();
     let backend = if step.reused { "which was there" } else { "which is new" };
@@ -100,11 +100,6 @@ fn tell(path: &Path, rule: &str, step: &Amended, printer: Printer) {
         "{path} has a rule for {glob:?}{before}, on the backend {:?}, {backend}",
         step.backend
     ));
-}
-
-fn glob_of(rule: &str) -> Option<String> {
-    let policy = Policy::parse(Path::new("the rule"), rule).ok()?;
-    Some(policy.rules().first()?.glob.clone())
 }
 
 /// A place that is not known is no place, and must not pass for one.

@@ -2,6 +2,7 @@
 //!
 //! The table is `account`, and a write to it needs the token of the lock `ledger/1`.
 
+mod advised;
 mod manage;
 mod names;
 mod nested;
