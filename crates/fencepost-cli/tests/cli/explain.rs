@@ -88,8 +88,7 @@ fn server_that_hangs_is_explained_all_the_same() {
         said.contains("its version is not known") && said.contains("Could two holders overlap?"),
         "{said}"
     );
-    let begun = clock.now();
-    home.run(["explain", "--offline", "demo"]).exits(0);
-    assert!(clock.now().since(begun) < Duration::from_secs(1));
+    let said = home.run(["explain", "--offline", "demo"]).exits(0).stdout;
+    assert!(said.contains("not looked at") && !said.contains("has not answered"), "{said}");
     redis.go_on();
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost::{BackendUrl, Clock, Examination, Fence, LockName, Locks, Result, block_on};
+use fencepost::{BackendUrl, Clock, Error, ErrorKind, Examination, Fence, LockName, Locks, Result, block_on};
 use fencepost_policy::{Policy, Rule};
 
 use crate::args::{self, Global};
@@ -26,6 +26,8 @@ pub(super) struct Target {
 enum Store {
     Backend(Box<Locks>),
     Fence(Arc<dyn Fence>),
+    /// This build has no such one: what it would be, and why not.
+    Missing(&'static str, Error),
 }
 
 impl Target {
@@ -33,6 +35,7 @@ impl Target {
         match self.store {
             Store::Backend(_) => "backend",
             Store::Fence(_) => "fence",
+            Store::Missing(role, _) => role,
         }
     }
 
@@ -41,6 +44,7 @@ impl Target {
         match &self.store {
             Store::Backend(locks) => locks.to_string(),
             Store::Fence(fence) => fence.to_string(),
+            Store::Missing(..) => self.url.to_string(),
         }
     }
 
@@ -49,6 +53,7 @@ impl Target {
         match &self.store {
             Store::Backend(locks) => block_on(locks.backend().examine()),
             Store::Fence(fence) => block_on(examine_fence(&**fence, &self.locks)),
+            Store::Missing(_, error) => Err(error.clone()),
         }
     }
 }
@@ -136,13 +141,15 @@ impl List {
     }
 
     fn add_backend(&mut self, url: &BackendUrl, rule: Option<&str>) -> Result<()> {
-        let locks = fencepost::connect_url(url, &Clock::system())?;
-        self.add(url, Store::Backend(Box::new(locks)), rule, &[]);
+        let locks = fencepost::connect_url(url, &Clock::system());
+        let store = locks.map(|locks| Store::Backend(Box::new(locks)));
+        self.add(url, or_missing(store, "backend", rule)?, rule, &[]);
         Ok(())
     }
 
     fn add_fence(&mut self, url: &BackendUrl, rule: Option<&str>, locks: &[LockName]) -> Result<()> {
-        self.add(url, Store::Fence(fencepost::fence(url)?), rule, locks);
+        let store = fencepost::fence(url).map(Store::Fence);
+        self.add(url, or_missing(store, "fence", rule)?, rule, locks);
         Ok(())
     }
 
@@ -160,5 +167,15 @@ impl List {
         target.rules.extend(rule);
         let locks = locks.iter().filter(|lock| !target.locks.contains(lock)).cloned().collect::<Vec<_>>();
         target.locks.extend(locks);
+    }
+}
+
+/// What a rule names and this build lacks is a finding beside the others; where it was asked for by hand it is an error.
+fn or_missing(store: Result<Store>, role: &'static str, rule: Option<&str>) -> Result<Store> {
+    match store {
+        Err(error) if error.kind() == ErrorKind::Unsupported && rule.is_some() => {
+            Ok(Store::Missing(role, error))
+        }
+        store => store,
     }
 }
