@@ -210,6 +210,11 @@ fn disk_that_is_full_and_one_of_a_container_are_found() {
 fn guard_that_was_switched_off_is_serious_until_it_is_installed_again() {
     let (home, server) = (Home::new(), PostgresServer::start_with(&["fsync=on", "full_page_writes=on"]));
     let (url, lock) = (server.url(), "ledger/1");
+    server.execute("alter role postgres set statement_timeout = '1h'");
+    let twice = home.run(["doctor", "--backend", &url, "--fence", &url]).exits(0).stdout;
+    assert_eq!(twice.matches("statement_timeout = ").count(), 2, "{twice}");
+    assert_eq!(twice.matches("(as above)").count(), 1, "{twice}");
+    server.execute("alter role postgres reset statement_timeout");
     server.execute("create table account (total int)");
     let install = ["fence", "install", &url, "--table", "account", "--lock", lock];
     let doctor = ["doctor", "--json", "--backend", &url, "--fence", &url, lock];
