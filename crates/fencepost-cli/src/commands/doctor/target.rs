@@ -127,13 +127,13 @@ impl List {
     fn add_backend(&mut self, url: &BackendUrl, rule: Option<&str>) -> Result<()> {
         let locks = fencepost::connect_url(url, &Clock::system());
         let store = locks.map(|locks| Store::Backend(Box::new(locks)));
-        self.add(url, or_missing(store, "backend", rule)?, rule);
+        self.add(url, or_missing(store, "backend", rule.is_some())?, rule);
         Ok(())
     }
 
     fn add_fence(&mut self, url: &BackendUrl, rule: Option<&str>) -> Result<()> {
         let store = fencepost::fence(url).map(Store::Fence);
-        self.add(url, or_missing(store, "fence", rule)?, rule);
+        self.add(url, or_missing(store, "fence", rule.is_some())?, rule);
         Ok(())
     }
 
@@ -153,11 +153,9 @@ impl List {
 }
 
 /// What a rule names and this build lacks is a finding beside the others; where it was asked for by hand it is an error.
-fn or_missing(store: Result<Store>, role: &'static str, rule: Option<&str>) -> Result<Store> {
+fn or_missing(store: Result<Store>, role: &'static str, is_by_rule: bool) -> Result<Store> {
     match store {
-        Err(error) if error.kind() == ErrorKind::Unsupported && rule.is_some() => {
-            Ok(Store::Missing(role, error))
-        }
+        Err(error) if error.kind() == ErrorKind::Unsupported && is_by_rule => Ok(Store::Missing(role, error)),
         store => store,
     }
 }
