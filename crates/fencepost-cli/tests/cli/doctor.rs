@@ -156,6 +156,19 @@ fn what_is_written_wrong_ends_as_elsewhere() {
     home.run(["doctor", "a"]).exits(0);
 }
 
+/// One that every build has is away, and so is a finding too.
+#[test]
+fn rule_with_a_backend_that_a_build_lacks_is_a_finding_and_not_the_end() {
+    let home = Home::new();
+    let rules = "[[locks]]\nmatch = \"a\"\nbackend = \"x\"\n[[locks]]\nmatch = \"**\"\nbackend = \"y\"\n";
+    let backends = "[backends.x]\nurl = \"etcd://127.0.0.1:1\"\n[backends.y]\nurl = \"file:\"\n";
+    home.write("fencepost.toml", &format!("{backends}{rules}"));
+    let report = json(&home.run(["doctor", "--json"]).exits(1));
+    assert_eq!(report["serious"], 1, "{report:#}");
+    assert_eq!(checked(&report, "backend", "etcd://")["findings"][0]["severity"], "serious");
+    assert!(!evidence(checked(&report, "backend", "state/fencepost")).is_empty(), "{report:#}");
+}
+
 #[test]
 fn directory_that_only_others_may_write_is_serious() {
     let home = Home::new();
@@ -197,6 +210,11 @@ fn disk_that_is_full_and_one_of_a_container_are_found() {
 fn guard_that_was_switched_off_is_serious_until_it_is_installed_again() {
     let (home, server) = (Home::new(), PostgresServer::start_with(&["fsync=on", "full_page_writes=on"]));
     let (url, lock) = (server.url(), "ledger/1");
+    server.execute("alter role postgres set statement_timeout = '1h'");
+    let twice = home.run(["doctor", "--backend", &url, "--fence", &url]).exits(0).stdout;
+    assert_eq!(twice.matches("statement_timeout = ").count(), 2, "{twice}");
+    assert_eq!(twice.matches("(as above)").count(), 1, "{twice}");
+    server.execute("alter role postgres reset statement_timeout");
     server.execute("create table account (total int)");
     let install = ["fence", "install", &url, "--table", "account", "--lock", lock];
     let doctor = ["doctor", "--json", "--backend", &url, "--fence", &url, lock];

@@ -11,7 +11,7 @@ pub(super) fn findings(facts: &Facts, endpoint: &Endpoint) -> Vec<Finding> {
     let found = [
         connections(facts),
         encryption(facts),
-        verification(facts, endpoint),
+        verification(facts, endpoint.tls.warning.as_deref()),
         triggers(facts),
         transactions(facts),
         settings(facts),
@@ -83,8 +83,8 @@ fn encryption(facts: &Facts) -> Option<Finding> {
 }
 
 /// What connecting warns of.
-fn verification(facts: &Facts, endpoint: &Endpoint) -> Option<Finding> {
-    let warning = endpoint.tls.warning.as_ref().filter(|_| !facts.is_near)?;
+fn verification(facts: &Facts, warning: Option<&str>) -> Option<Finding> {
+    let warning = warning.filter(|_| !facts.is_near)?;
     Some(
         Finding::warning(&facts.host, warning)
             .means("a server whose certificate was withdrawn is still believed")
@@ -163,6 +163,12 @@ mod tests {
         assert_eq!(encryption(&Facts { is_near: true, ..facts(&[]) }), None);
         let told = [("is_encrypted".to_owned(), "true".to_owned())].into();
         assert_eq!(encryption(&Facts { told, ..facts(&[]) }), None);
+    }
+
+    #[test]
+    fn list_of_revoked_certificates_that_is_not_read_is_found() {
+        assert!(verification(&facts(&[]), Some("it is not read")).is_some());
+        assert_eq!(verification(&facts(&[]), None), None);
     }
 
     #[test]

@@ -46,7 +46,9 @@ impl Report {
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.checked.iter().flat_map(Checked::lines).collect();
+        let mut told = Vec::new();
+        let mut lines: Vec<String> =
+            self.checked.iter().flat_map(|checked| checked.lines(&mut told)).collect();
         lines.push(self.summary());
         lines
     }
@@ -75,7 +77,8 @@ impl Checked {
         }
     }
 
-    fn lines(&self) -> Vec<String> {
+    /// What was told of another place already, such as of a server that is a backend and a fence, is only named.
+    fn lines<'a>(&'a self, told: &mut Vec<&'a Finding>) -> Vec<String> {
         let globs: Vec<_> = self.rules.iter().map(|glob| format!("{glob:?}")).collect();
         let users = match globs[..] {
             [] => String::new(),
@@ -84,7 +87,10 @@ impl Checked {
         };
         let mut lines = wrapped("", &format!("{} ({}{users})", self.place, self.role));
         lines.extend(self.servers.iter().flat_map(|server| wrapped("  ", server)));
-        lines.extend(self.findings.iter().flat_map(|finding| self.lines_of(finding)));
+        for finding in &self.findings {
+            lines.extend(self.lines_of(finding, told.contains(&finding)));
+            told.push(finding);
+        }
         if self.findings.is_empty() {
             lines.push("  nothing found".to_owned());
         }
@@ -92,10 +98,13 @@ impl Checked {
         lines
     }
 
-    fn lines_of(&self, finding: &Finding) -> Vec<String> {
+    fn lines_of(&self, finding: &Finding, is_told: bool) -> Vec<String> {
         let is_evident = self.servers.len() <= 1 && self.place.contains(&finding.about);
         let about = if is_evident { String::new() } else { format!("{}: ", finding.about) };
         let head = format!("  {:<7}  ", finding.severity);
+        if is_told {
+            return wrapped(&head, &format!("{about}{} (as above)", finding.evidence));
+        }
         let mut lines = wrapped(&head, &format!("{about}{}", finding.evidence));
         lines.extend(wrapped("           means:  ", &finding.consequence));
         lines.extend(wrapped("           change: ", &finding.remedy));

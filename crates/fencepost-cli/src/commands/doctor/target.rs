@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost::{BackendUrl, Clock, Examination, Fence, LockName, Locks, Result, block_on};
+use fencepost::{BackendUrl, Clock, Error, ErrorKind, Examination, Fence, Locks, Result, block_on};
 use fencepost_policy::{Policy, Rule};
 
 use crate::args::{self, Global};
@@ -18,14 +18,14 @@ pub(super) struct Target {
     store: Store,
     /// The globs of the rules that use it, in the order of the file.
     pub(super) rules: Vec<String>,
-    /// The locks that were asked for.
-    locks: Vec<LockName>,
 }
 
 #[derive(Clone, Debug)]
 enum Store {
     Backend(Box<Locks>),
     Fence(Arc<dyn Fence>),
+    /// This build has no such one: what it would be, and why not.
+    Missing(&'static str, Error),
 }
 
 impl Target {
@@ -33,6 +33,7 @@ impl Target {
         match self.store {
             Store::Backend(_) => "backend",
             Store::Fence(_) => "fence",
+            Store::Missing(role, _) => role,
         }
     }
 
@@ -41,6 +42,7 @@ impl Target {
         match &self.store {
             Store::Backend(locks) => locks.to_string(),
             Store::Fence(fence) => fence.to_string(),
+            Store::Missing(..) => self.url.to_string(),
         }
     }
 
@@ -48,23 +50,10 @@ impl Target {
     pub(super) fn examine(&self) -> Result<Examination> {
         match &self.store {
             Store::Backend(locks) => block_on(locks.backend().examine()),
-            Store::Fence(fence) => block_on(examine_fence(&**fence, &self.locks)),
+            Store::Fence(fence) => block_on(fence.examine()),
+            Store::Missing(_, error) => Err(error.clone()),
         }
     }
-}
-
-/// What the fence shows, and what weakens that of each lock beside.
-async fn examine_fence(fence: &dyn Fence, locks: &[LockName]) -> Result<Examination> {
-    let Examination { servers, mut findings, ttl } = fence.examine().await?;
-    for lock in locks {
-        for finding in fence.findings(lock).await? {
-            // What was seen of all locks was seen of this one too.
-            if findings.iter().all(|known| known.evidence != finding.evidence) {
-                findings.push(finding);
-            }
-        }
-    }
-    Ok(Examination { ttl, ..Examination::new(servers, findings) })
 }
 
 /// What the command line, or else the configuration, or else the environment says.
@@ -77,7 +66,7 @@ pub(super) fn targets(global: &Global, args: &args::Doctor, printer: Printer) ->
     for lock in &args.locks {
         let places = Place::of(global, std::slice::from_ref(lock), printer)?;
         for place in &places {
-            list.add_place(place, lock).map_err(failed)?;
+            list.add_place(place).map_err(failed)?;
         }
     }
     if args.locks.is_empty() {
@@ -85,7 +74,7 @@ pub(super) fn targets(global: &Global, args: &args::Doctor, printer: Printer) ->
     }
     for url in args.fences().map_err(failed)? {
         warn_of_password(&url, "--fence", "use the server's own password file or variables", printer);
-        list.add_fence(&url, None, &args.locks).map_err(failed)?;
+        list.add_fence(&url, None).map_err(failed)?;
     }
     Ok(list.0)
 }
@@ -94,7 +83,7 @@ pub(super) fn targets(global: &Global, args: &args::Doctor, printer: Printer) ->
 struct List(Vec<Target>);
 
 impl List {
-    fn add_place(&mut self, place: &Place, lock: &LockName) -> Result<()> {
+    fn add_place(&mut self, place: &Place) -> Result<()> {
         let rule = match &place.source {
             Source::Rule { glob, .. } => Some(glob.as_str()),
             _ => None,
@@ -104,7 +93,7 @@ impl List {
         let choice = place.choice.as_ref();
         for fence in choice.iter().flat_map(|choice| &choice.fences) {
             let rule = choice.map(|choice| choice.rule.glob.as_str());
-            self.add_fence(fence, rule, std::slice::from_ref(lock))?;
+            self.add_fence(fence, rule)?;
         }
         Ok(())
     }
@@ -130,24 +119,26 @@ impl List {
         let wrong = |error: fencepost_policy::ConfigError| misconfigured(&error, printer);
         let (url, fences) = (policy.url_of(rule).map_err(wrong)?, policy.fences_of(rule).map_err(wrong)?);
         let added = self.add_backend(&url, Some(&rule.glob));
-        let added = added
-            .and_then(|()| fences.iter().try_for_each(|fence| self.add_fence(fence, Some(&rule.glob), &[])));
+        let added =
+            added.and_then(|()| fences.iter().try_for_each(|fence| self.add_fence(fence, Some(&rule.glob))));
         added.map_err(|error| fail(&error, printer))
     }
 
     fn add_backend(&mut self, url: &BackendUrl, rule: Option<&str>) -> Result<()> {
-        let locks = fencepost::connect_url(url, &Clock::system())?;
-        self.add(url, Store::Backend(Box::new(locks)), rule, &[]);
+        let locks = fencepost::connect_url(url, &Clock::system());
+        let store = locks.map(|locks| Store::Backend(Box::new(locks)));
+        self.add(url, or_missing(store, "backend", rule.is_some())?, rule);
         Ok(())
     }
 
-    fn add_fence(&mut self, url: &BackendUrl, rule: Option<&str>, locks: &[LockName]) -> Result<()> {
-        self.add(url, Store::Fence(fencepost::fence(url)?), rule, locks);
+    fn add_fence(&mut self, url: &BackendUrl, rule: Option<&str>) -> Result<()> {
+        let store = fencepost::fence(url).map(Store::Fence);
+        self.add(url, or_missing(store, "fence", rule.is_some())?, rule);
         Ok(())
     }
 
-    fn add(&mut self, url: &BackendUrl, store: Store, rule: Option<&str>, locks: &[LockName]) {
-        let added = Target { url: url.clone(), store, rules: Vec::new(), locks: Vec::new() };
+    fn add(&mut self, url: &BackendUrl, store: Store, rule: Option<&str>) {
+        let added = Target { url: url.clone(), store, rules: Vec::new() };
         let is_same =
             |target: &Target| target.role() == added.role() && target.url.expose() == added.url.expose();
         let known = self.0.iter().position(is_same);
@@ -158,7 +149,13 @@ impl List {
         let target = &mut self.0[index];
         let rule = rule.map(ToOwned::to_owned).filter(|rule| !target.rules.contains(rule));
         target.rules.extend(rule);
-        let locks = locks.iter().filter(|lock| !target.locks.contains(lock)).cloned().collect::<Vec<_>>();
-        target.locks.extend(locks);
+    }
+}
+
+/// What a rule names and this build lacks is a finding beside the others; where it was asked for by hand it is an error.
+fn or_missing(store: Result<Store>, role: &'static str, is_by_rule: bool) -> Result<Store> {
+    match store {
+        Err(error) if error.kind() == ErrorKind::Unsupported && is_by_rule => Ok(Store::Missing(role, error)),
+        store => store,
     }
 }
