@@ -43,7 +43,7 @@ fn usage_errors_exit_64() {
         &["run", "--backend", "nonsense", "demo", "--", "true"],
         &["run", "--backend", "file:relative", "demo", "--", "true"],
         &["run", "--backend", "file:/tmp?fsinc=on", "demo", "--", "true"],
-        &["run", "--backend", "etcd://cache/0", "demo", "--", "true"],
+        &["run", "--backend", "sqlite:/tmp/x", "demo", "--", "true"],
         &["run", "--report", "/nonexistent/report", "demo", "--", "true"],
         &["run", "-E", "256", "demo", "--", "true"],
         &["nonsense"],

@@ -208,7 +208,7 @@ fn rule_weaker_than_its_own_answers_is_refused() {
 fn check_finds_what_a_run_would_refuse() {
     let home = Home::new();
     let rule = "[[locks]]\nmatch = \"**\"\nbackend = \"x\"\n";
-    for (backend, rest) in [("file:", "require = \"durable\"\n"), ("etcd://cache/0", "")] {
+    for (backend, rest) in [("file:", "require = \"durable\"\n"), ("sqlite:/srv/x", "")] {
         home.write("fencepost.toml", &format!("[backends.x]\nurl = \"{backend}\"\n{rule}{rest}"));
         home.run(["config", "check"]).exits(78);
         home.run(["run", "a", "--", "true"]).exits(78);
