@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fencepost::{Clock, Tokens};
-use fencepost_policy::{Finding, Policy, SCHEMA, Severity};
+use fencepost_policy::{ConfigError, Finding, Policy, SCHEMA, Severity};
 use serde::Serialize;
 
 use super::place::misconfigured;
@@ -48,7 +48,7 @@ pub(crate) fn check(global: &Global, args: &ConfigCheck, printer: Printer) -> Ex
             printer.note("there is no configuration; every lock is in the default directory of this host");
             return Exit::OK;
         }
-        Err(error) => return misconfigured(&error, printer),
+        Err(error) => return unreadable(global, &error, printer),
     };
     let mut differences = Vec::new();
     for other in policy.others() {
@@ -66,7 +66,7 @@ fn check_all(global: &Global, files: &[PathBuf], printer: Printer) -> Exit {
     let policies: Result<Vec<_>, _> = files.iter().map(read).collect();
     let policies: Vec<Policy> = match policies {
         Ok(policies) => policies.into_iter().flatten().collect(),
-        Err(error) => return misconfigured(&error, printer),
+        Err(error) => return unreadable(global, &error, printer),
     };
     let mut exit = Exit::OK;
     for (index, policy) in policies.iter().enumerate() {
@@ -75,6 +75,19 @@ fn check_all(global: &Global, files: &[PathBuf], printer: Printer) -> Exit {
         exit = if exit == Exit::OK { checked } else { exit };
     }
     exit
+}
+
+/// A file that cannot be read to its end is not sound either.
+fn unreadable(global: &Global, error: &ConfigError, printer: Printer) -> Exit {
+    if !global.json {
+        return misconfigured(error, printer);
+    }
+    let findings: Vec<_> = error.findings().iter().map(Found::new).collect();
+    let file =
+        error.findings().first().map_or_else(String::new, |finding| finding.path().display().to_string());
+    let checked = Checked { file, sound: false, rules: 0, backends: 0, findings };
+    printer.data(&serde_json::to_string(&checked).expect("an answer is plain data"));
+    Exit::CONFIG
 }
 
 fn check_one(global: &Global, policy: &Policy, differences: Vec<Finding>, printer: Printer) -> Exit {
