@@ -58,13 +58,10 @@ impl Claim for EtcdClaim {
     }
 
     async fn renew(&mut self) -> Result<Renewal> {
-        match renew(&mut self.session, &self.stand).await? {
-            Some(renewal) => Ok(renewal),
-            None => {
-                let Grant { name, holder, .. } = &self.grant;
-                Err(why_gone(&self.server, name, *holder).await)
-            }
+        if let Some(renewal) = renew(&mut self.session, &self.stand).await? {
+            return Ok(renewal);
         }
+        Err(why_gone(&self.server, &self.grant.name, self.grant.holder).await)
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
