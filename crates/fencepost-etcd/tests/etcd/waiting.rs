@@ -1,5 +1,6 @@
 //! Waiting: one watch for each waiter, one waiter woken by each release, and nobody who believes in a lease that has ended.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use fencepost_core::{Backend, Clock, Wait};
@@ -164,4 +165,90 @@ fn waiter_behind_a_server_that_stood_still_is_served_when_it_goes_on() {
         lease.unwrap().release().await.unwrap();
     });
     sleep(Duration::from_millis(1));
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn hand_over_within_a_process_takes_no_watch_and_no_request_of_its_own() {
+    const TASKS: usize = 20;
+    let server = EtcdServer::start();
+    let client = locks(&server.url());
+    let count = |method: &str| server.figure(&format!("grpc_server_started_total{{grpc_method=\"{method}\""));
+    let orders = client.lock("orders").unwrap().ttl(LONG);
+    block_on(async {
+        let first = orders.acquire().await.unwrap();
+        let (transactions, watches) = (count("Txn"), count("Watch"));
+        let tasks = (0..TASKS).map(|_| async {
+            let lease = orders.acquire().await.unwrap();
+            let token = lease.token();
+            lease.release().await.unwrap();
+            token
+        });
+        let beginning = async {
+            Clock::system().sleep(Duration::from_millis(200)).await;
+            first.release().await.unwrap();
+        };
+        let (tokens, ()) = within(LONG, "all tasks", join(join_all(tasks), beginning)).await;
+        assert_eq!(tokens.into_iter().collect::<HashSet<_>>().len(), TASKS);
+        let transactions = count("Txn") - transactions;
+        // One to enter and one to leave for each, and a few for who waits when the offset is raised.
+        assert!(transactions < 3.0 * 20.0, "{transactions} transactions");
+        // That of the first holder, which is held for a while.
+        assert!(count("Watch") - watches < 1.5, "a waiter has watched");
+    });
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_behind_a_holder_of_its_process_that_is_lost_or_dropped_is_served() {
+    let server = EtcdServer::start();
+    let client = locks(&server.url());
+    let orders = client.lock("orders").unwrap().ttl(Duration::from_secs(30));
+    for is_dropped in [true, false] {
+        block_on(async {
+            let holder = orders.acquire().await.unwrap();
+            let token = holder.token();
+            let meanwhile = async {
+                until_waiting(&client, "orders", 1).await;
+                if is_dropped {
+                    drop(holder);
+                    return None;
+                }
+                locks(&server.url()).revoke("orders", token, "a test").await.unwrap();
+                Some(holder)
+            };
+            // Long before the waiter would look by itself.
+            let most = Duration::from_secs(3);
+            let (next, lost) = within(most, "the waiter's turn", join(orders.acquire(), meanwhile)).await;
+            let next = next.unwrap();
+            assert!(next.token() > token);
+            next.release().await.unwrap();
+            drop(lost);
+        });
+    }
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_of_a_process_that_gives_up_is_passed_over_by_the_one_behind_it() {
+    let server = EtcdServer::start();
+    let client = locks(&server.url());
+    let orders = client.lock("orders").unwrap().ttl(LONG);
+    block_on(async {
+        let holder = orders.acquire().await.unwrap();
+        let impatient = client.lock("orders").unwrap().ttl(LONG).wait(Duration::from_millis(300));
+        let patient = async {
+            until_waiting(&client, "orders", 1).await;
+            orders.acquire().await.unwrap()
+        };
+        let meanwhile = async {
+            until_waiting(&client, "orders", 2).await;
+            until_waiting(&client, "orders", 1).await;
+            holder.release().await.unwrap();
+        };
+        let all = join(join(impatient.acquire(), patient), meanwhile);
+        let ((refused, next), ()) = within(LONG, "the waiter's turn", all).await;
+        refused.expect_err("it was held");
+        next.release().await.unwrap();
+    });
 }
