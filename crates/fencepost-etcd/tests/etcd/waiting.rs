@@ -99,6 +99,31 @@ fn waiter_whose_lease_has_ended_gets_the_lock_with_another() {
     });
 }
 
+/// The same where the release itself confirms the next one.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_whose_lease_has_ended_within_the_process_of_the_holder_gets_the_lock_with_another() {
+    let server = EtcdServer::start();
+    let onlooker = locks(&server.url());
+    let client = backend(&server.url());
+    block_on(async {
+        let holder = client.acquire(&request("orders", LONG, Wait::No)).await.unwrap();
+        let asked = request("orders", LONG, Wait::Forever);
+        let waiter = async { client.acquire(&asked).await.unwrap() };
+        let meanwhile = async {
+            until_waiting(&onlooker, "orders", 1).await;
+            let lease = lease_of(&server, "orders", &asked.holder.to_string());
+            server.control(&["lease", "revoke", &lease]);
+            holder.release().await.unwrap();
+        };
+        let (claim, ()) = within(LONG * 2, "the waiter's turn", join(waiter, meanwhile)).await;
+        let seen = client.inspect(&name("orders")).await.unwrap();
+        assert_eq!(seen.holder, Some(asked.holder), "it believes in a lease that has ended");
+        assert_eq!(seen.token, Some(claim.grant().token));
+        claim.release().await.unwrap();
+    });
+}
+
 /// The lease that keeps the place of a holder, in hexadecimal digits.
 fn lease_of(server: &EtcdServer, lock: &str, holder: &str) -> String {
     let key = format!("/fencepost/{lock}/q/x-{holder}");
@@ -233,10 +258,11 @@ fn waiter_behind_a_holder_of_its_process_that_is_lost_or_dropped_is_served() {
 fn waiter_of_a_process_that_gives_up_is_passed_over_by_the_one_behind_it() {
     let server = EtcdServer::start();
     let client = locks(&server.url());
-    let orders = client.lock("orders").unwrap().ttl(LONG);
+    let ttl = Duration::from_secs(30);
+    let orders = client.lock("orders").unwrap().ttl(ttl);
     block_on(async {
         let holder = orders.acquire().await.unwrap();
-        let impatient = client.lock("orders").unwrap().ttl(LONG).wait(Duration::from_millis(300));
+        let impatient = client.lock("orders").unwrap().ttl(ttl).wait(Duration::from_millis(300));
         let patient = async {
             until_waiting(&client, "orders", 1).await;
             orders.acquire().await.unwrap()
@@ -247,7 +273,9 @@ fn waiter_of_a_process_that_gives_up_is_passed_over_by_the_one_behind_it() {
             holder.release().await.unwrap();
         };
         let all = join(join(impatient.acquire(), patient), meanwhile);
-        let ((refused, next), ()) = within(LONG, "the waiter's turn", all).await;
+        // Long before the one behind would look by itself.
+        let most = Duration::from_secs(4);
+        let ((refused, next), ()) = within(most, "the waiter's turn", all).await;
         refused.expect_err("it was held");
         next.release().await.unwrap();
     });
