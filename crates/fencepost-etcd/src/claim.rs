@@ -8,6 +8,7 @@ use fencepost_core::{
 };
 use futures_util::future::BoxFuture;
 
+use crate::crowd::Presence;
 use crate::keys::Keys;
 use crate::members::Failed;
 use crate::record::micros;
@@ -30,6 +31,7 @@ pub(crate) struct EtcdClaim {
     grant: Grant,
     session: Session,
     stand: Stand,
+    _presence: Presence,
     /// Until when it stays taken, also if it is released before.
     rests_until: Option<Moment>,
     /// When it was granted, where it was waited for: microseconds since 1970.
@@ -40,14 +42,14 @@ impl EtcdClaim {
     pub(crate) fn new(
         grant: Grant,
         session: Session,
-        stand: Stand,
+        (stand, presence): (Stand, Presence),
         at_least: Option<Duration>,
         has_waited: bool,
     ) -> Self {
         let server = session.server().clone();
         let rests_until = at_least.map(|at_least| server.clock().now().after(at_least));
         let granted = has_waited.then(|| server.clock().wall_micros());
-        Self { server, grant, session, stand, rests_until, granted }
+        Self { server, grant, session, stand, _presence: presence, rests_until, granted }
     }
 }
 
@@ -74,6 +76,8 @@ impl Claim for EtcdClaim {
                 drop(Box::pin(stand.note_grant(granted, ONCE)).await);
             }
             until_gone(&server, &stand).await;
+            // The place is still noted here until the holder lets go.
+            server.crowd().call(&stand.key);
             why_gone(&server, &grant.name, grant.holder).await
         })
     }
@@ -93,7 +97,7 @@ impl Claim for EtcdClaim {
     }
 
     async fn release(self: Box<Self>) -> Result<()> {
-        let Self { server, mut session, stand, rests_until, .. } = *self;
+        let Self { server, mut session, stand, _presence, rests_until, .. } = *self;
         let (was_there, was_late) = Box::pin(give_up(&server, &stand, rests_until)).await?;
         session.note_late(was_late);
         if was_there {
@@ -113,7 +117,7 @@ pub(crate) async fn give_up(
 ) -> Result<(bool, bool)> {
     let left = rests_until.map(|at| at.since(server.clock().now())).unwrap_or_default();
     if left.is_zero() {
-        return stand.leave(FOR_EVER).await.map_err(Failed::error);
+        return Box::pin(leave(server, stand)).await.map_err(Failed::error);
     }
     let seconds = i64::try_from(left.as_secs() + 1).unwrap_or(i64::MAX);
     let lease = session::grant(server, seconds, FOR_EVER).await.map_err(Failed::error)?;
@@ -126,6 +130,19 @@ pub(crate) async fn give_up(
         drop(Box::pin(session::end(&server, lease.id, ONCE)).await);
     });
     Ok(left_to_it)
+}
+
+/// Leaves the queue. Who stands right behind in this process is told at once, by what the same transaction has seen.
+async fn leave(server: &Server, stand: &Stand) -> Result<(bool, bool), Failed> {
+    let Some(next) = server.crowd().take_behind(&stand.key) else { return stand.leave(FOR_EVER).await };
+    let (was_there, is_late, seen) = stand.leave_to(&next.stand, FOR_EVER).await?;
+    next.tell(seen);
+    if was_there {
+        return Ok((true, is_late));
+    }
+    // One of the two was not there; if it was the other, this one is left all the same.
+    let (was_there, was_late) = stand.leave(FOR_EVER).await?;
+    Ok((was_there, is_late || was_late))
 }
 
 /// Renews a session, and sees that its key is still there; `None` where one of them is gone.

@@ -3,7 +3,7 @@
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
 //! - `stand`, `record`, `keys`, `requests`: one's own place in a queue, and what is kept on the server
-//! - `server`, `session`, `watch`: the leases that this process has, and what it hears
+//! - `server`, `session`, `crowd`, `watch`: the leases that this process has, and who is told of what
 //! - `members`, `login`, `failure`: which member is asked, and what is tried when it fails
 //! - `connection`, `grpc`, `generated`: one connection, and what goes over it
 //! - `look`, `examine`: onlookers, and what the set-up of the members weakens
@@ -13,6 +13,7 @@
 mod backend;
 mod claim;
 mod connection;
+mod crowd;
 mod endpoint;
 mod examine;
 mod failure;

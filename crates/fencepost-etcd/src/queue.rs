@@ -10,8 +10,10 @@ use fencepost_core::{
     AcquireRequest, Cadence, Clock, Deadline, Error, ErrorKind, Event, FencingToken, Grant, Moment, Result,
     Wait, default_grace, until,
 };
+use futures_channel::oneshot;
 
 use crate::claim::EtcdClaim;
+use crate::crowd::Presence;
 use crate::failure::unavailable;
 use crate::keys::Keys;
 use crate::members::{Failed, Patience};
@@ -63,6 +65,8 @@ struct Attempt<'a> {
     keys: Keys,
     key: String,
     session: Option<Session>,
+    /// What tells others of this process that the place is there.
+    presence: Option<Presence>,
     /// When to wait no longer.
     give_up_at: Option<Moment>,
     was_reached: bool,
@@ -75,12 +79,23 @@ impl<'a> Attempt<'a> {
     fn new(server: &'a Server, request: &'a AcquireRequest) -> Self {
         let keys = Keys::of(server.root(), &request.name);
         let key = keys.place(request.holder);
-        let (session, was_reached, is_in_doubt, has_waited) = Default::default();
+        let (session, presence, was_reached, is_in_doubt, has_waited) = Default::default();
         let give_up_at = match request.wait {
             Wait::Until(at) => Some(at),
             Wait::No | Wait::Forever => None,
         };
-        Self { server, request, keys, key, session, give_up_at, was_reached, is_in_doubt, has_waited }
+        Self {
+            server,
+            request,
+            keys,
+            key,
+            session,
+            presence,
+            give_up_at,
+            was_reached,
+            is_in_doubt,
+            has_waited,
+        }
     }
 
     fn clock(&self) -> &'a Clock {
@@ -103,14 +118,15 @@ impl<'a> Attempt<'a> {
             let Some((mut stand, seen)) = Box::pin(self.wait_for_turn(stand, seen)).await? else { continue };
             if let Some(token) = stand.settle(seen, self.patience()).await? {
                 let session = self.session.take().ok_or_else(changing)?;
-                return Ok(self.claim(token, session, *stand));
+                let presence = self.presence.take().unwrap_or_else(|| self.server.crowd().enter(&self.key));
+                return Ok(self.claim(token, session, (*stand, presence)));
             }
             self.session = None;
         }
         Err(unavailable("its lease has ended again and again while it waited").during("acquire the lock"))
     }
 
-    fn claim(&self, token: FencingToken, session: Session, stand: Stand) -> EtcdClaim {
+    fn claim(&self, token: FencingToken, session: Session, stand: (Stand, Presence)) -> EtcdClaim {
         self.server.note_acquisition();
         let AcquireRequest { name, holder, at_least, .. } = self.request;
         let (ttl, counted_from) = (Some(session.ttl()), session.counted_from());
@@ -173,6 +189,8 @@ impl<'a> Attempt<'a> {
             return Err(contended("it is held"));
         }
         self.is_in_doubt |= !is_behind;
+        self.presence = None;
+        self.presence = Some(self.server.crowd().enter(&self.key));
         Ok(entered)
     }
 
@@ -226,13 +244,14 @@ impl<'a> Attempt<'a> {
 
     /// Waits until the key right ahead is gone or another one is, and looks again.
     async fn wait_behind(&mut self, stand: &Stand, key: &[u8], created: i64) -> Result<Option<Seen>> {
+        let ahead = String::from_utf8_lossy(key);
+        if let Some(told) = self.server.crowd().stand_behind(&ahead, stand) {
+            return self.wait_to_be_told(stand, told, created).await;
+        }
         let mut watch = self.watch(key).await;
         // It hears everything by now; what happened before is seen by looking.
         let mut seen = self.look(stand).await?;
-        while let Some(found) = &seen {
-            if !matches!(&found.ahead, Ahead::Somebody(place) if place.created == created) {
-                break;
-            }
+        while is_behind(seen.as_ref(), created) {
             let renew_at = self.renew_at();
             let Some(watching) = &mut watch else {
                 self.pause().await;
@@ -256,6 +275,33 @@ impl<'a> Attempt<'a> {
             }
         }
         Ok(seen)
+    }
+
+    /// Waits until somebody of this process, who is right ahead, has left or is not there any more.
+    async fn wait_to_be_told(
+        &mut self,
+        stand: &Stand,
+        mut told: oneshot::Receiver<Option<Seen>>,
+        created: i64,
+    ) -> Result<Option<Seen>> {
+        loop {
+            let renew_at = self.renew_at();
+            let end = self.give_up_at.map_or(renew_at, |at| at.min(renew_at));
+            match until(self.clock(), Some(end), &mut told).await {
+                Some(Ok(Some(seen))) => {
+                    self.note(Some(&seen));
+                    return Ok(Some(seen));
+                }
+                Some(_) => return self.look(stand).await,
+                None => {
+                    self.may_wait()?;
+                    let seen = self.renew(stand).await?;
+                    if !is_behind(seen.as_ref(), created) {
+                        return Ok(seen);
+                    }
+                }
+            }
+        }
     }
 
     /// Whether there is time left to wait.
@@ -345,6 +391,11 @@ impl<'a> Attempt<'a> {
             None => in_doubt(&error),
         }
     }
+}
+
+/// Whether the place that was made by that revision is still right ahead.
+fn is_behind(seen: Option<&Seen>, created: i64) -> bool {
+    seen.is_some_and(|seen| matches!(&seen.ahead, Ahead::Somebody(place) if place.created == created))
 }
 
 fn in_doubt(error: &Error) -> Error {

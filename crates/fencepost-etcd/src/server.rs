@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fencepost_core::{Clock, Error, LossReason, Moment, Result};
 
+use crate::crowd::Crowd;
 use crate::endpoint::Endpoint;
 use crate::generated::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse};
 use crate::keys;
@@ -46,6 +47,7 @@ struct Shared {
     known: Mutex<Known>,
     idle: Mutex<Sessions>,
     acquired: AtomicU64,
+    crowd: Crowd,
 }
 
 /// What the last answers have said.
@@ -65,8 +67,8 @@ struct Sessions {
 
 impl Server {
     pub(crate) fn new(clock: Clock, endpoint: Endpoint) -> Self {
-        let (known, idle, acquired) = Default::default();
-        Self(Arc::new(Shared { members: Members::new(clock, endpoint), known, idle, acquired }))
+        let (known, idle, acquired, crowd) = Default::default();
+        Self(Arc::new(Shared { members: Members::new(clock, endpoint), known, idle, acquired, crowd }))
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -75,6 +77,11 @@ impl Server {
 
     pub(crate) fn members(&self) -> &Members {
         &self.0.members
+    }
+
+    /// The places of this process.
+    pub(crate) fn crowd(&self) -> &Crowd {
+        &self.0.crowd
     }
 
     pub(crate) fn root(&self) -> &str {

@@ -236,6 +236,29 @@ impl Stand {
         self.change(delete(&self.key), patience).await
     }
 
+    /// Leaves the queue, and looks who is ahead of `next` in the same step. Whether the place was there, and what was seen, if it
+    /// is.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have left it.
+    pub(crate) async fn leave_to(
+        &self,
+        next: &Self,
+        patience: Patience,
+    ) -> Result<(bool, bool, Option<Seen>), Failed> {
+        let looking = look(&self.server, &self.keys, newest_two(&self.keys.queue(), next.created));
+        let request = TxnRequest {
+            compare: vec![self.is_there(), next.is_there()],
+            success: [vec![delete(&self.key)], looking].concat(),
+            failure: Vec::new(),
+        };
+        let wall = wall(&self.server);
+        let answer = self.server.txn(&request, patience).await?;
+        let (done, is_late) = (answer.message, answer.is_late);
+        let seen = done.succeeded.then(|| read(&self.server, &done, 1, wall, &next.key));
+        Ok((done.succeeded, is_late, seen))
+    }
+
     /// Leaves the place to `lease`, which keeps the lock taken without a holder. Whether the place was there.
     ///
     /// # Cancel safety

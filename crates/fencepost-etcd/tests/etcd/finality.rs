@@ -46,9 +46,12 @@ fn request_to_a_stopped_member_that_was_given_up_gets_nothing_when_it_goes_on() 
         // Everything that was dropped is being ended meanwhile.
         block_on(within(LONG, "the end of what was dropped", Clock::system().settled()));
         cluster[follower].go_on();
-        sleep(Duration::from_millis(200));
+        for _ in 0..10 {
+            sleep(Duration::from_millis(20));
+            let seen = block_on(other.inspect("orders")).unwrap();
+            assert_eq!(seen.status, Status::Free, "round {round}: what was given up has come to life");
+        }
         block_on(async {
-            until_free(&other, "orders").await;
             let lease = other.lock("orders").unwrap().ttl(LONG).try_acquire().await.unwrap();
             lease.expect("nobody holds it").release().await.unwrap();
         });

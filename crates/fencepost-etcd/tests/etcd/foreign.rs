@@ -1,5 +1,6 @@
 //! Keys that others have put where fencepost looks: they disturb nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fencepost_core::Status;
@@ -27,15 +28,20 @@ fn foreign_keys_in_the_queue_are_passed_over() {
         assert!(orders().try_acquire().await.unwrap().is_none(), "there is a second holder");
         let listed = onlooker.list("").await.unwrap();
         assert_eq!(listed.len(), 1, "{listed:?}");
-        let second = orders();
-        let meanwhile = async {
-            until_waiting(&onlooker, "orders", 1).await;
-            // One that comes in between.
-            server.control(&["put", "/fencepost/orders/q/between", "x"]);
+        // One that comes in between: whoever waits must look past it.
+        server.control(&["put", "/fencepost/orders/q/between", "x"]);
+        let (second, is_released) = (orders(), AtomicBool::new(false));
+        let waiter = async {
+            let lease = second.acquire().await.unwrap();
+            assert!(is_released.load(Ordering::Acquire), "there is a second holder");
             lease.release().await.unwrap();
         };
-        let (next, ()) = within(TTL, "the waiter's turn", join(second.acquire(), meanwhile)).await;
-        next.unwrap().release().await.unwrap();
+        let meanwhile = async {
+            until_waiting(&onlooker, "orders", 1).await;
+            is_released.store(true, Ordering::Release);
+            lease.release().await.unwrap();
+        };
+        within(TTL, "the waiter's turn", join(waiter, meanwhile)).await;
         assert_eq!(onlooker.inspect("orders").await.unwrap().status, Status::Free);
     });
 }

@@ -1,5 +1,6 @@
 //! Waiting: one watch for each waiter, one waiter woken by each release, and nobody who believes in a lease that has ended.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use fencepost_core::{Backend, Clock, Wait};
@@ -78,6 +79,9 @@ fn waiter_whose_lease_has_ended_gets_the_lock_with_another() {
     let waiting = backend(&server.url());
     block_on(async {
         let holder = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+        // The first token of a client is written in a transaction of its own, which would notice.
+        let claim = waiting.acquire(&request("warm", LONG, Wait::No)).await.unwrap();
+        claim.release().await.unwrap();
         let asked = request("orders", LONG, Wait::Forever);
         let waiter = async { waiting.acquire(&asked).await.unwrap() };
         let meanwhile = async {
@@ -89,6 +93,31 @@ fn waiter_whose_lease_has_ended_gets_the_lock_with_another() {
         };
         let (claim, ()) = within(LONG * 2, "the waiter's turn", join(waiter, meanwhile)).await;
         let seen = waiting.inspect(&name("orders")).await.unwrap();
+        assert_eq!(seen.holder, Some(asked.holder), "it believes in a lease that has ended");
+        assert_eq!(seen.token, Some(claim.grant().token));
+        claim.release().await.unwrap();
+    });
+}
+
+/// The same where the release itself confirms the next one.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_whose_lease_has_ended_within_the_process_of_the_holder_gets_the_lock_with_another() {
+    let server = EtcdServer::start();
+    let onlooker = locks(&server.url());
+    let client = backend(&server.url());
+    block_on(async {
+        let holder = client.acquire(&request("orders", LONG, Wait::No)).await.unwrap();
+        let asked = request("orders", LONG, Wait::Forever);
+        let waiter = async { client.acquire(&asked).await.unwrap() };
+        let meanwhile = async {
+            until_waiting(&onlooker, "orders", 1).await;
+            let lease = lease_of(&server, "orders", &asked.holder.to_string());
+            server.control(&["lease", "revoke", &lease]);
+            holder.release().await.unwrap();
+        };
+        let (claim, ()) = within(LONG * 2, "the waiter's turn", join(waiter, meanwhile)).await;
+        let seen = client.inspect(&name("orders")).await.unwrap();
         assert_eq!(seen.holder, Some(asked.holder), "it believes in a lease that has ended");
         assert_eq!(seen.token, Some(claim.grant().token));
         claim.release().await.unwrap();
@@ -161,4 +190,93 @@ fn waiter_behind_a_server_that_stood_still_is_served_when_it_goes_on() {
         lease.unwrap().release().await.unwrap();
     });
     sleep(Duration::from_millis(1));
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn hand_over_within_a_process_takes_no_watch_and_no_request_of_its_own() {
+    const TASKS: usize = 20;
+    let server = EtcdServer::start();
+    let client = locks(&server.url());
+    let count = |method: &str| server.figure(&format!("grpc_server_started_total{{grpc_method=\"{method}\""));
+    let orders = client.lock("orders").unwrap().ttl(LONG);
+    block_on(async {
+        let first = orders.acquire().await.unwrap();
+        let (transactions, watches) = (count("Txn"), count("Watch"));
+        let tasks = (0..TASKS).map(|_| async {
+            let lease = orders.acquire().await.unwrap();
+            let token = lease.token();
+            lease.release().await.unwrap();
+            token
+        });
+        let beginning = async {
+            Clock::system().sleep(Duration::from_millis(200)).await;
+            first.release().await.unwrap();
+        };
+        let (tokens, ()) = within(LONG, "all tasks", join(join_all(tasks), beginning)).await;
+        assert_eq!(tokens.into_iter().collect::<HashSet<_>>().len(), TASKS);
+        let transactions = count("Txn") - transactions;
+        // One to enter and one to leave for each, and a few for who waits when the offset is raised.
+        assert!(transactions < 3.0 * 20.0, "{transactions} transactions");
+        // That of the first holder, which is held for a while.
+        assert!(count("Watch") - watches < 1.5, "a waiter has watched");
+    });
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_behind_a_holder_of_its_process_that_is_lost_or_dropped_is_served() {
+    let server = EtcdServer::start();
+    let client = locks(&server.url());
+    let orders = client.lock("orders").unwrap().ttl(Duration::from_secs(30));
+    for is_dropped in [true, false] {
+        block_on(async {
+            let holder = orders.acquire().await.unwrap();
+            let token = holder.token();
+            let meanwhile = async {
+                until_waiting(&client, "orders", 1).await;
+                if is_dropped {
+                    drop(holder);
+                    return None;
+                }
+                locks(&server.url()).revoke("orders", token, "a test").await.unwrap();
+                Some(holder)
+            };
+            // Long before the waiter would look by itself.
+            let most = Duration::from_secs(3);
+            let (next, lost) = within(most, "the waiter's turn", join(orders.acquire(), meanwhile)).await;
+            let next = next.unwrap();
+            assert!(next.token() > token);
+            next.release().await.unwrap();
+            drop(lost);
+        });
+    }
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiter_of_a_process_that_gives_up_is_passed_over_by_the_one_behind_it() {
+    let server = EtcdServer::start();
+    let client = locks(&server.url());
+    let ttl = Duration::from_secs(30);
+    let orders = client.lock("orders").unwrap().ttl(ttl);
+    block_on(async {
+        let holder = orders.acquire().await.unwrap();
+        let impatient = client.lock("orders").unwrap().ttl(ttl).wait(Duration::from_millis(300));
+        let patient = async {
+            until_waiting(&client, "orders", 1).await;
+            orders.acquire().await.unwrap()
+        };
+        let meanwhile = async {
+            until_waiting(&client, "orders", 2).await;
+            until_waiting(&client, "orders", 1).await;
+            holder.release().await.unwrap();
+        };
+        let all = join(join(impatient.acquire(), patient), meanwhile);
+        // Long before the one behind would look by itself.
+        let most = Duration::from_secs(4);
+        let ((refused, next), ()) = within(most, "the waiter's turn", all).await;
+        refused.expect_err("it was held");
+        next.release().await.unwrap();
+    });
 }

@@ -1,0 +1,89 @@
+//! Who of this process stands in a queue right behind whom: such a one needs no watch, and is told by the other.
+//!
+//! Invariant: whoever stands behind a place of this process hears of its end, however it ends; what it hears is either what a
+//! majority has seen or a call to look for itself.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures_channel::oneshot;
+
+use crate::lock;
+use crate::stand::{Seen, Stand};
+
+/// The places of this process.
+#[derive(Clone, Default)]
+pub(crate) struct Crowd(Arc<Mutex<HashMap<String, Option<Behind>>>>);
+
+/// Somebody who stands right behind a place.
+pub(crate) struct Behind {
+    pub(crate) stand: Stand,
+    told: oneshot::Sender<Option<Seen>>,
+}
+
+/// A place is there as long as this is.
+pub(crate) struct Presence {
+    crowd: Crowd,
+    key: String,
+}
+
+impl fmt::Debug for Crowd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Crowd")
+    }
+}
+
+impl fmt::Debug for Presence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Presence({})", self.key)
+    }
+}
+
+impl Crowd {
+    /// Notes a place.
+    pub(crate) fn enter(&self, key: &str) -> Presence {
+        lock(&self.0).entry(key.to_owned()).or_insert(None);
+        Presence { crowd: self.clone(), key: key.to_owned() }
+    }
+
+    /// Stands behind a place: what is told is what has been seen of `stand` when the place was left, or nothing where whoever is told
+    /// must look. `None` where that place is not of this process.
+    pub(crate) fn stand_behind(&self, key: &str, stand: &Stand) -> Option<oneshot::Receiver<Option<Seen>>> {
+        let mut places = lock(&self.0);
+        let Entry::Occupied(mut place) = places.entry(key.to_owned()) else { return None };
+        let (told, hears) = oneshot::channel();
+        place.insert(Some(Behind { stand: stand.clone(), told }));
+        Some(hears)
+    }
+
+    /// Who stands behind a place and still waits. It must be told.
+    pub(crate) fn take_behind(&self, key: &str) -> Option<Behind> {
+        let behind = lock(&self.0).get_mut(key)?.take();
+        behind.filter(|behind| !behind.told.is_canceled())
+    }
+
+    /// Calls on whoever stands behind a place to look for itself.
+    pub(crate) fn call(&self, key: &str) {
+        if let Some(behind) = self.take_behind(key) {
+            behind.tell(None);
+        }
+    }
+}
+
+impl Behind {
+    pub(crate) fn tell(self, seen: Option<Seen>) {
+        // It may have given up.
+        drop(self.told.send(seen));
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let behind = lock(&self.crowd.0).remove(&self.key).flatten();
+        if let Some(behind) = behind {
+            behind.tell(None);
+        }
+    }
+}
