@@ -18,19 +18,23 @@ pub(crate) use fence::{
 };
 pub(crate) use lease::{Acquire, Leased, Revoke};
 
-/// Never let two jobs silently run at once
-///
-/// Runs a job while holding a lock, with a fencing token that grows with every grant:
-///
-///     fencepost run nightly -- ./job.sh
-///
-/// Without a configuration the lock holds on this host only.
+/// What the help begins with: what most people need.
+const ABOUT: &str = "Never let two jobs silently run at once
+
+    fencepost run nightly -- ./job.sh   run a job under a lock
+    fencepost status nightly            who holds it, and who waits
+    fencepost advise                    which lock is right for a job
+
+Without a configuration a lock holds on this host only.";
+
+/// The command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "fencepost",
     version,
+    about = ABOUT,
+    long_about = None,
     max_term_width = 80,
-    verbatim_doc_comment,
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -48,12 +52,12 @@ pub(crate) struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Where the lock lives: file: (this host), file:/directory, redis://host,
-    /// redlock://a,b,c, postgres://user@host/database [env: FENCEPOST_BACKEND]
+    /// Where locks live: file:, redis://, redlock://, postgres://, etcd://,
+    /// zookeeper:// [env: FENCEPOST_BACKEND]
     #[arg(long, value_name = "URL", global = true)]
     backend: Option<String>,
-    /// The configuration [env: FENCEPOST_CONFIG] [default: ./fencepost.toml, else
-    /// ~/.config/fencepost/fencepost.toml, else /etc/fencepost.toml]
+    /// The configuration [env: FENCEPOST_CONFIG] [default: fencepost.toml here, in
+    /// ~/.config/fencepost or in /etc]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// Print data as JSON
@@ -105,24 +109,28 @@ pub(crate) enum Command {
     Status(Status),
     /// Show every lock that is held
     List(List),
-    /// Acquire a lock for a script, which renews and releases it by the lease's id
+    /// Acquire a lock for a script
+    ///
+    /// The script renews and releases it by the id of the lease.
     ///
     /// Prints JSON: lock, token, holder, lease, ttl_ms, backend. Nobody renews the lease but `fencepost renew`; without it the
     /// lock is free after the ttl. For backends whose leases run out by themselves: Redis, Redlock, etcd. Where `fencepost run` will
     /// do, use that: it renews, and stops the command when the lease is lost.
     Acquire(Acquire),
-    /// Renew a lease of `acquire`; exit 76 when it has ended
+    /// Renew a lease of acquire; exit 76 when it has ended
     Renew(Leased),
-    /// Release a lease of `acquire`; exit 76 when it has ended
+    /// Release a lease of acquire; exit 76 when it has ended
     Release(Leased),
     /// Take a lease away from its holder by force
     ///
     /// The holder is told where the backend can, and its command is stopped with exit 76. The next token is greater. Fences of the
     /// lock's rule, and those of --fence, are sealed so that they refuse the old holder from now on.
     Revoke(Revoke),
-    /// Raise the next fencing token of a lock, after a restore or before a move; never lowers it
+    /// Raise the next fencing token of a lock; never lowers it
+    ///
+    /// After a restore of the backend, or before a lock moves to another one.
     Lift(Lift),
-    /// Find the lightest lock that is safe enough, and write its rule down
+    /// Find the lightest lock that is safe enough for a job
     ///
     /// Asks what happens if two workers process the same partition at once, and five questions more: on a terminal one by one, where
     /// flags have not answered them. What comes out is the kind of lock, a reason for each answer, what can go wrong, what it costs,
@@ -133,13 +141,13 @@ pub(crate) enum Command {
     /// Which rule decides, what is promised under each fault and when two could overlap, how long others wait after a crash,
     /// and what it costs. It looks at the server for its version, for 3 seconds at most.
     Explain(Explain),
-    /// Look at the servers, and tell what weakens a promise; exit 1 if something is serious
+    /// Look for what weakens a promise; exit 1 if it is serious
     ///
     /// Looks at every backend and every fence of the configuration, at those of some LOCKs, or at the one that
     /// --backend names: reachable, set up so that a lock holds and a token grows, fences in force. It changes
     /// nothing. Each finding says what was seen, what that means for the locks, and what to change.
     Doctor(Doctor),
-    /// Seal and check tokens at a fence, and look after its marks
+    /// Seal and check tokens at a fence
     Fence(Fence),
     /// Look at the configuration
     Config(Config),

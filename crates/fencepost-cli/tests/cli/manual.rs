@@ -37,3 +37,17 @@ fn every_command_has_a_page() {
     assert!(seal.contains("fencepost fence seal") || seal.contains("fencepost\\-fence\\-seal"), "{seal}");
     assert!(home.run(["man", "nothing"]).exits(64).stderr.contains("there is no command"));
 }
+
+#[test]
+fn help_fits_a_screen_and_begins_with_what_most_people_need() {
+    let home = Home::new();
+    let help = home.run(["--help"]).exits(0).stdout;
+    assert_eq!(help, home.run(["-h"]).exits(0).stdout);
+    assert_eq!(help, home.run([""; 0]).exits(64).stderr);
+    let lines: Vec<&str> = help.lines().collect();
+    assert!(lines.len() <= 50, "{} lines:\n{help}", lines.len());
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{help}");
+    for first in ["fencepost run", "fencepost status", "fencepost advise"] {
+        assert!(lines[..8].iter().any(|line| line.contains(first)), "{help}");
+    }
+}
