@@ -82,7 +82,8 @@ impl EtcdBackend {
         // The reason lasts as long as anybody may ask for it.
         let lease = session::grant(server, seconds, ONCE).await.map_err(Failed::error)?;
         let key = String::from_utf8_lossy(&place.key).into_owned();
-        let reason = put(&Keys::of(server.root(), name).reason(place.holder), reason.into(), lease.id);
+        let holder = place.holder().ok_or_else(not_held)?;
+        let reason = put(&Keys::of(server.root(), name).reason(holder), reason.into(), lease.id);
         let compare = vec![created(&key, place.created)];
         let request = TxnRequest { compare, success: vec![delete(&key), reason], failure: Vec::new() };
         let answer =
@@ -188,7 +189,7 @@ impl Backend for EtcdBackend {
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         let Handover { lock, holder, token, detail } = handover;
-        let place = self.holder(lock, *token).await?.filter(|place| place.holder == *holder);
+        let place = self.holder(lock, *token).await?.filter(|place| place.holder() == Some(*holder));
         let place = place.ok_or_else(not_held)?;
         let lease = place.lease;
         let rests_until = detail.as_ref().and_then(|nanos| nanos.parse().ok()).map(Moment::from_nanos);

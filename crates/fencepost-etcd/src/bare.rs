@@ -1,13 +1,18 @@
 //! The fewest requests that a lock in etcd could cost, over the same connections: what measurements compare with. Not a lock.
 
+use std::collections::VecDeque;
+
 use fencepost_core::{BackendUrl, Clock, Result};
+use futures_util::future::{OptionFuture, join};
 
 use crate::endpoint::Endpoint;
+use crate::failure::Failure;
 use crate::generated::TxnRequest;
 use crate::members::Failed;
 use crate::requests::{created, delete, put};
 use crate::server::{FOR_A_WHILE, Server};
 use crate::session;
+use crate::watch::{Heard, Watch};
 
 /// A client without any care.
 #[derive(Debug)]
@@ -62,27 +67,22 @@ impl Bare {
     /// # Errors
     /// When etcd does not answer.
     pub async fn pass_round(&self, waiters: usize, times: usize) -> Result<()> {
-        let key = |number: usize| format!("/bare/{number:09}");
+        let key = |number: usize| format!("/bare/{:09}", number % (waiters + 1));
+        let put = |number: usize| put(&key(number), Vec::new(), self.lease);
+        let mut watches = VecDeque::new();
         for number in 0..waiters {
-            self.run(&TxnRequest {
-                success: vec![put(&key(number), Vec::new(), self.lease)],
-                ..TxnRequest::default()
-            })
-            .await?;
+            self.run(&TxnRequest { success: vec![put(number)], ..TxnRequest::default() }).await?;
+            watches.push_back(self.watch(&key(number)).await?);
         }
-        let members = self.server.members();
-        let mut next = members.watch(key(0).as_bytes(), 0).await.map_err(crate::failure::Failure::error)?;
-        next.next().await;
         for number in 0..times {
-            let after = members.watch(key(number + 1).as_bytes(), 0).await;
-            let mut after = after.map_err(crate::failure::Failure::error)?;
-            let success = vec![delete(&key(number)), put(&key(number + waiters), Vec::new(), self.lease)];
+            let success = vec![delete(&key(number)), put(number + waiters)];
             let passing = TxnRequest { success, ..TxnRequest::default() };
-            let (passed, _) = futures_util::future::join(self.run(&passing), next.next()).await;
+            let told = watches.pop_front().map(until_deleted);
+            let (passed, ()) =
+                join(self.run(&passing), async { OptionFuture::from(told).await.unwrap_or_default() }).await;
             passed?;
             // It has begun long before it is needed.
-            after.next().await;
-            next = after;
+            watches.push_back(self.watch(&key(number + waiters)).await?);
         }
         for number in times..times + waiters {
             self.run(&TxnRequest { success: vec![delete(&key(number))], ..TxnRequest::default() }).await?;
@@ -90,7 +90,15 @@ impl Bare {
         Ok(())
     }
 
+    async fn watch(&self, key: &str) -> Result<Watch> {
+        self.server.members().watch(key.as_bytes(), 0).await.map_err(Failure::error)
+    }
+
     async fn run(&self, request: &TxnRequest) -> Result<()> {
         self.server.txn(request, FOR_A_WHILE).await.map(drop).map_err(Failed::error)
     }
+}
+
+async fn until_deleted(mut watch: Watch) {
+    while watch.next().await == Some(Heard::Begun) {}
 }

@@ -77,7 +77,7 @@ impl Claim for EtcdClaim {
             }
             until_gone(&server, &stand).await;
             // The place is still noted here until the holder lets go.
-            server.crowd().call(&stand.key);
+            server.crowd().call(&stand);
             why_gone(&server, &grant.name, grant.holder).await
         })
     }
@@ -98,9 +98,11 @@ impl Claim for EtcdClaim {
 
     async fn release(self: Box<Self>) -> Result<()> {
         let Self { server, mut session, stand, _presence, rests_until, .. } = *self;
+        let is_resting = rests_until.is_some_and(|at| at > server.clock().now());
         let (was_there, was_late) = Box::pin(give_up(&server, &stand, rests_until)).await?;
         session.note_late(was_late);
-        if was_there {
+        // A place that rests has the name of the lease.
+        if was_there && !is_resting {
             session.keep();
         }
         // Otherwise the session is dropped, and with it ends what may come late.
@@ -134,7 +136,7 @@ pub(crate) async fn give_up(
 
 /// Leaves the queue. Who stands right behind in this process is told at once, by what the same transaction has seen.
 async fn leave(server: &Server, stand: &Stand) -> Result<(bool, bool), Failed> {
-    let Some(next) = server.crowd().take_behind(&stand.key) else { return stand.leave(FOR_EVER).await };
+    let Some(next) = server.crowd().take_behind(stand) else { return stand.leave(FOR_EVER).await };
     let (was_there, is_late, seen) = stand.leave_to(&next.stand, FOR_EVER).await?;
     next.tell(seen);
     if was_there {

@@ -15,7 +15,10 @@ use crate::stand::{Seen, Stand};
 
 /// The places of this process.
 #[derive(Clone, Default)]
-pub(crate) struct Crowd(Arc<Mutex<HashMap<String, Option<Behind>>>>);
+pub(crate) struct Crowd(Arc<Mutex<HashMap<Id, Option<Behind>>>>);
+
+/// A key, and the revision that made it.
+type Id = (String, i64);
 
 /// Somebody who stands right behind a place.
 pub(crate) struct Behind {
@@ -26,7 +29,7 @@ pub(crate) struct Behind {
 /// A place is there as long as this is.
 pub(crate) struct Presence {
     crowd: Crowd,
-    key: String,
+    id: Id,
 }
 
 impl fmt::Debug for Crowd {
@@ -37,36 +40,42 @@ impl fmt::Debug for Crowd {
 
 impl fmt::Debug for Presence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Presence({})", self.key)
+        write!(f, "Presence{:?}", self.id)
     }
 }
 
 impl Crowd {
     /// Notes a place.
-    pub(crate) fn enter(&self, key: &str) -> Presence {
-        lock(&self.0).entry(key.to_owned()).or_insert(None);
-        Presence { crowd: self.clone(), key: key.to_owned() }
+    pub(crate) fn enter(&self, stand: &Stand) -> Presence {
+        let id = (stand.key.clone(), stand.created);
+        lock(&self.0).entry(id.clone()).or_insert(None);
+        Presence { crowd: self.clone(), id }
     }
 
     /// Stands behind a place: what is told is what has been seen of `stand` when the place was left, or nothing where whoever is told
     /// must look. `None` where that place is not of this process.
-    pub(crate) fn stand_behind(&self, key: &str, stand: &Stand) -> Option<oneshot::Receiver<Option<Seen>>> {
+    pub(crate) fn stand_behind(
+        &self,
+        key: &str,
+        created: i64,
+        stand: &Stand,
+    ) -> Option<oneshot::Receiver<Option<Seen>>> {
         let mut places = lock(&self.0);
-        let Entry::Occupied(mut place) = places.entry(key.to_owned()) else { return None };
+        let Entry::Occupied(mut place) = places.entry((key.to_owned(), created)) else { return None };
         let (told, hears) = oneshot::channel();
         place.insert(Some(Behind { stand: stand.clone(), told }));
         Some(hears)
     }
 
     /// Who stands behind a place and still waits. It must be told.
-    pub(crate) fn take_behind(&self, key: &str) -> Option<Behind> {
-        let behind = lock(&self.0).get_mut(key)?.take();
+    pub(crate) fn take_behind(&self, place: &Stand) -> Option<Behind> {
+        let behind = lock(&self.0).get_mut(&(place.key.clone(), place.created))?.take();
         behind.filter(|behind| !behind.told.is_canceled())
     }
 
     /// Calls on whoever stands behind a place to look for itself.
-    pub(crate) fn call(&self, key: &str) {
-        if let Some(behind) = self.take_behind(key) {
+    pub(crate) fn call(&self, place: &Stand) {
+        if let Some(behind) = self.take_behind(place) {
             behind.tell(None);
         }
     }
@@ -81,7 +90,7 @@ impl Behind {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let behind = lock(&self.crowd.0).remove(&self.key).flatten();
+        let behind = lock(&self.crowd.0).remove(&self.id).flatten();
         if let Some(behind) = behind {
             behind.tell(None);
         }

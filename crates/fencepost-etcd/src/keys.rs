@@ -19,9 +19,12 @@ impl Keys {
         format!("{}q/", self.root)
     }
 
-    /// The place in the queue of one attempt. All modes have one letter, so far there is one.
-    pub(crate) fn place(&self, holder: HolderId) -> String {
-        format!("{}q/x-{holder}", self.root)
+    /// The place in the queue that a lease keeps. All modes have one letter, so far there is one.
+    ///
+    /// The name is that of the lease, which is used again, and not of the holder: etcd remembers every name until it is
+    /// compacted, and goes through all of them to find those that are there.
+    pub(crate) fn place(&self, lease: i64) -> String {
+        format!("{}q/x-{lease:016x}", self.root)
     }
 
     /// What tokens of this lock alone were lifted by.
@@ -40,11 +43,10 @@ pub(crate) fn offset(root: &str) -> String {
     format!("{root}.offset")
 }
 
-/// The holder whose place in a queue `key` is; `None` where it is a foreign key.
-pub(crate) fn holder_of(key: &[u8]) -> Option<HolderId> {
-    let key = std::str::from_utf8(key).ok()?;
-    let (_, place) = key.rsplit_once("/q/x-")?;
-    place.parse().ok()
+/// Whether `key` is a place in a queue, and not a foreign key.
+pub(crate) fn is_place(key: &[u8]) -> bool {
+    let name = std::str::from_utf8(key).ok().and_then(|key| key.rsplit_once("/q/x-"));
+    name.is_some_and(|(_, lease)| lease.len() == 16 && i64::from_str_radix(lease, 16).is_ok())
 }
 
 /// The end of the range of all keys that begin with `prefix`.
@@ -72,12 +74,13 @@ mod tests {
 
     #[test]
     fn foreign_keys_are_no_places() {
-        let holder = "000102030405060708090a0b0c0d0e0f";
-        let place = format!("/fencepost/a/q/x-{holder}");
-        assert_eq!(holder_of(place.as_bytes()), holder.parse().ok());
-        for key in ["/fencepost/a/q/", "/fencepost/a/q/x-1", "/fencepost/a/s", "/fencepost/a/q/zzz"] {
-            assert_eq!(holder_of(key.as_bytes()), None, "{key}");
+        let keys = Keys::of("/fencepost/", &"a".parse().unwrap());
+        for lease in [1, i64::MAX] {
+            assert!(is_place(keys.place(lease).as_bytes()));
         }
-        assert_eq!(holder_of(&[0xff, 0xfe]), None);
+        for key in ["/fencepost/a/q/", "/fencepost/a/q/x-1", "/fencepost/a/s", "/fencepost/a/q/zzz"] {
+            assert!(!is_place(key.as_bytes()), "{key}");
+        }
+        assert!(!is_place(&[0xff, 0xfe]));
     }
 }

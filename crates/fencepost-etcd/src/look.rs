@@ -103,7 +103,7 @@ fn state(name: LockName, places: &[Place], wall: u64) -> LockState {
         return state;
     }
     state.status = Status::Held;
-    state.holder = Some(first.holder);
+    state.holder = Some(record.holder);
     state.label = Some(record.label.clone());
     state.since_micros = Some(record.since);
     state
@@ -112,7 +112,7 @@ fn state(name: LockName, places: &[Place], wall: u64) -> LockState {
 fn waiter(place: &Place) -> Waiter {
     let record = place.record.as_ref();
     Waiter {
-        holder: Some(place.holder),
+        holder: place.holder(),
         label: record.map(|record| record.label.clone()),
         since_micros: record.map(|record| record.since),
     }

@@ -2,11 +2,9 @@
 
 use fencepost_core::{Error, LossReason, Result};
 
-use crate::keys::Keys;
-use crate::members::Failed;
+use crate::look;
 use crate::record::Place;
-use crate::requests::one;
-use crate::server::{ONCE, Server};
+use crate::server::Server;
 
 /// What a transaction in the same cluster compares, beside what it writes: that the key was made by this revision.
 ///
@@ -26,11 +24,13 @@ pub struct Proof {
 /// The proof of a lease.
 pub(crate) async fn proof(server: &Server, lease: &fencepost_core::Lease) -> Result<Proof> {
     lease.check()?;
-    let key = Keys::of(server.root(), lease.lock()).place(lease.holder());
-    let found = server.read(&one(&key), ONCE).await.map_err(Failed::error)?;
-    let place = found.kvs.first().and_then(Place::read).filter(|place| place.token() == Some(lease.token()));
-    match place {
-        Some(place) => Ok(Proof { key, create_revision: place.created }),
+    let first = look::queue(server, lease.lock()).await?.into_iter().next();
+    let is_ours =
+        |place: &Place| place.token() == Some(lease.token()) && place.holder() == Some(lease.holder());
+    match first.filter(is_ours) {
+        Some(Place { key, created, .. }) => {
+            Ok(Proof { key: String::from_utf8_lossy(&key).into_owned(), create_revision: created })
+        }
         None => Err(Error::lost(LossReason::Expired, "etcd does not know it any more").on(lease.lock())),
     }
 }

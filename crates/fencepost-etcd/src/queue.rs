@@ -63,7 +63,6 @@ struct Attempt<'a> {
     server: &'a Server,
     request: &'a AcquireRequest,
     keys: Keys,
-    key: String,
     session: Option<Session>,
     /// What tells others of this process that the place is there.
     presence: Option<Presence>,
@@ -78,24 +77,12 @@ struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     fn new(server: &'a Server, request: &'a AcquireRequest) -> Self {
         let keys = Keys::of(server.root(), &request.name);
-        let key = keys.place(request.holder);
         let (session, presence, was_reached, is_in_doubt, has_waited) = Default::default();
         let give_up_at = match request.wait {
             Wait::Until(at) => Some(at),
             Wait::No | Wait::Forever => None,
         };
-        Self {
-            server,
-            request,
-            keys,
-            key,
-            session,
-            presence,
-            give_up_at,
-            was_reached,
-            is_in_doubt,
-            has_waited,
-        }
+        Self { server, request, keys, session, presence, give_up_at, was_reached, is_in_doubt, has_waited }
     }
 
     fn clock(&self) -> &'a Clock {
@@ -118,7 +105,7 @@ impl<'a> Attempt<'a> {
             let Some((mut stand, seen)) = Box::pin(self.wait_for_turn(stand, seen)).await? else { continue };
             if let Some(token) = stand.settle(seen, self.patience()).await? {
                 let session = self.session.take().ok_or_else(changing)?;
-                let presence = self.presence.take().unwrap_or_else(|| self.server.crowd().enter(&self.key));
+                let presence = self.presence.take().unwrap_or_else(|| self.server.crowd().enter(&stand));
                 return Ok(self.claim(token, session, (*stand, presence)));
             }
             self.session = None;
@@ -151,12 +138,11 @@ impl<'a> Attempt<'a> {
         let mut if_free = !self.waits();
         loop {
             let (wall, before) = (self.clock().wall_micros(), self.is_in_doubt);
-            let AcquireRequest { name, label, .. } = self.request;
-            let (name, label) = (name.clone(), label.clone());
-            let record = Record { name, label, since: wall, offset: 0, rests_until: None };
+            let AcquireRequest { name, label, holder, .. } = self.request;
+            let (name, label, holder) = (name.clone(), label.clone(), *holder);
+            let record = Record { name, label, holder, since: wall, offset: 0, rests_until: None };
             self.is_in_doubt = true;
-            let entering =
-                Stand::enter(self.server, &self.keys, &self.key, record, lease, if_free, self.patience());
+            let entering = Stand::enter(self.server, &self.keys, record, lease, if_free, self.patience());
             let Entered { entry, is_late } = match Box::pin(entering).await {
                 Ok(entered) => entered,
                 Err(failed) => {
@@ -189,8 +175,7 @@ impl<'a> Attempt<'a> {
             return Err(contended("it is held"));
         }
         self.is_in_doubt |= !is_behind;
-        self.presence = None;
-        self.presence = Some(self.server.crowd().enter(&self.key));
+        self.presence = Some(self.server.crowd().enter(&entered.0));
         Ok(entered)
     }
 
@@ -245,7 +230,7 @@ impl<'a> Attempt<'a> {
     /// Waits until the key right ahead is gone or another one is, and looks again.
     async fn wait_behind(&mut self, stand: &Stand, key: &[u8], created: i64) -> Result<Option<Seen>> {
         let ahead = String::from_utf8_lossy(key);
-        if let Some(told) = self.server.crowd().stand_behind(&ahead, stand) {
+        if let Some(told) = self.server.crowd().stand_behind(&ahead, created, stand) {
             return self.wait_to_be_told(stand, told, created).await;
         }
         let mut watch = self.watch(key).await;

@@ -14,6 +14,7 @@ pub(crate) struct Record {
     /// The lock, as the user gave it.
     pub(crate) name: LockName,
     pub(crate) label: String,
+    pub(crate) holder: HolderId,
     /// Since when it waits or holds: microseconds since 1970.
     pub(crate) since: u64,
     /// The token is the revision that made the place, and this.
@@ -33,7 +34,6 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) key: Vec<u8>,
-    pub(crate) holder: HolderId,
     pub(crate) created: i64,
     pub(crate) modified: i64,
     pub(crate) lease: i64,
@@ -44,15 +44,21 @@ pub(crate) struct Place {
 impl Place {
     /// `None` where a key is none of ours. What is not tied to a lease would never go away by itself, and no place of ours is so.
     pub(crate) fn read(found: &KeyValue) -> Option<Self> {
-        let holder = keys::holder_of(&found.key).filter(|_| found.lease != 0)?;
+        if found.lease == 0 || !keys::is_place(&found.key) {
+            return None;
+        }
         Some(Self {
             key: found.key.clone(),
-            holder,
             created: found.create_revision,
             modified: found.mod_revision,
             lease: found.lease,
             record: serde_json::from_slice(&found.value).ok(),
         })
+    }
+
+    /// Who has it, where that was asked for.
+    pub(crate) fn holder(&self) -> Option<HolderId> {
+        self.record.as_ref().map(|record| record.holder)
     }
 
     /// The token of whoever has this place, once it is the first.
@@ -102,12 +108,13 @@ mod tests {
         let record = Record {
             name: "a/b".parse().unwrap(),
             label: "ann@host".to_owned(),
+            holder: "000102030405060708090a0b0c0d0e0f".parse().unwrap(),
             since: 17,
             offset: 1_000,
             rests_until: None,
         };
         KeyValue {
-            key: b"/fencepost/a%2Fb/q/x-000102030405060708090a0b0c0d0e0f".to_vec(),
+            key: b"/fencepost/a%2Fb/q/x-0001020304050607".to_vec(),
             create_revision: 5,
             mod_revision: 6,
             value: record.to_json(),

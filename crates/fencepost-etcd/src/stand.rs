@@ -80,12 +80,12 @@ impl Stand {
     pub(crate) async fn enter(
         server: &Server,
         keys: &Keys,
-        key: &str,
         mut record: Record,
         lease: i64,
         if_free: bool,
         patience: Patience,
     ) -> Result<Entered, Failed> {
+        let key = &*keys.place(lease);
         let known = server.known();
         let general = known.general.unwrap_or_default();
         let wall = wall(server);
@@ -307,10 +307,14 @@ impl Entering<'_> {
         let Some(own) = done.found(0).first() else {
             return if queue.is_empty() { Entry::Foreign } else { Entry::Busy };
         };
+        let written = Place::read(own).and_then(|place| place.record);
+        if written.as_ref().is_some_and(|record| record.holder != self.record.holder) {
+            // Somebody else has used the lease; it is not ours any more.
+            return Entry::NoLease;
+        }
         // An earlier copy of the request has entered it.
         let mut before = queue.into_iter().filter(|place| place.created < own.create_revision);
         seen.ahead = before.next_back().map_or(Ahead::Nobody, Ahead::Somebody);
-        let written = Place::read(own).and_then(|place| place.record);
         let (created, modified) = (own.create_revision, own.mod_revision);
         let record = written.unwrap_or_else(|| self.record.clone());
         Self { record, ..self }.stands(created, modified, seen)

@@ -19,7 +19,7 @@ fn foreign_keys_in_the_queue_are_passed_over() {
         server.control(&["put", &format!("/fencepost/{key}"), "x"]);
     }
     // It looks like ours, and no lease keeps it.
-    server.control(&["put", "/fencepost/orders/q/x-000102030405060708090a0b0c0d0e0f", "{}"]);
+    server.control(&["put", "/fencepost/orders/q/x-0001020304050607", "{}"]);
     let onlooker = locks(&server.url());
     block_on(async {
         assert_eq!(onlooker.inspect("orders").await.unwrap().status, Status::Free);

@@ -44,8 +44,8 @@ fn login_that_has_run_out_is_renewed_and_a_release_included() {
     let mut server = EtcdSetup::default().arguments(&["--auth-token-ttl", "2"]).start();
     server.require_login("s3cret");
     let client = locks(&url(&server, "root:s3cret"));
-    let lease = block_on(client.lock("orders").unwrap().ttl(Duration::from_secs(30)).acquire()).unwrap();
-    // Nothing is asked meanwhile: the first renewal is due after six seconds.
+    let lease = block_on(client.lock("orders").unwrap().ttl(Duration::from_mins(1)).acquire()).unwrap();
+    // Nothing is asked meanwhile: the first renewal is due after seven seconds at least.
     sleep(Duration::from_secs(4));
     let before = logins(&server);
     block_on(lease.release()).unwrap();

@@ -126,11 +126,10 @@ fn waiter_whose_lease_has_ended_within_the_process_of_the_holder_gets_the_lock_w
 
 /// The lease that keeps the place of a holder, in hexadecimal digits.
 fn lease_of(server: &EtcdServer, lock: &str, holder: &str) -> String {
-    let key = format!("/fencepost/{lock}/q/x-{holder}");
-    let found = server.control(&["get", &key, "--write-out=fields"]);
-    let line = found.lines().find(|line| line.contains("Lease")).unwrap();
-    let number: i64 = line.rsplit(' ').next().unwrap().parse().unwrap();
-    format!("{number:x}")
+    let found = server.control(&["get", "--prefix", &format!("/fencepost/{lock}/q/")]);
+    let lines: Vec<&str> = found.lines().collect();
+    let place = lines.chunks_exact(2).find(|place| place[1].contains(holder)).unwrap();
+    place[0].rsplit_once("x-").unwrap().1.trim_start_matches('0').to_owned()
 }
 
 #[test]
