@@ -176,7 +176,7 @@ impl Backend for EtcdBackend {
     async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
         let Handover { lock, holder, token, .. } = handover;
         let why_gone = || claim::why_gone(&self.server, lock, *holder);
-        let place = self.holder(lock, *token).await?.filter(|place| place.holder() == *holder);
+        let place = self.holder(lock, *token).await?.filter(|place| place.holder() == Some(*holder));
         let Some(place) = place else { return Err(why_gone().await) };
         let mut session = Session::of_another(&self.server, place.lease, ttl);
         let keys = Keys::of(self.server.root(), lock);
