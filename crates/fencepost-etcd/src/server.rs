@@ -176,7 +176,8 @@ impl Server {
         Session::grant(self, seconds, patience).await
     }
 
-    fn take_idle(&self, seconds: i64) -> Option<Idle> {
+    /// A session that is kept and was asked for with so many seconds, if there is one.
+    pub(crate) fn take_idle(&self, seconds: i64) -> Option<Idle> {
         let now = self.clock().now();
         let mut sessions = lock(&self.0.idle);
         let found = sessions.idle.iter().rposition(|idle| idle.seconds == seconds && idle.lasts_at(now))?;

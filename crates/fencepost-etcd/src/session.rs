@@ -311,4 +311,18 @@ mod tests {
         assert!(session.confirm(kept, 2).is_some());
         assert_eq!((session.counted_from(), session.ttl()), (later, Duration::from_secs(20)));
     }
+
+    #[test]
+    fn session_with_a_request_under_way_is_not_used_again() {
+        for (is_late, is_kept) in [(false, true), (true, false)] {
+            let mut session = session(Clock::system().now());
+            let server = session.server.clone();
+            // A process that acquires more than once.
+            server.note_acquisition();
+            server.note_acquisition();
+            session.note_late(is_late);
+            session.keep();
+            assert_eq!(server.take_idle(10).is_some(), is_kept);
+        }
+    }
 }
