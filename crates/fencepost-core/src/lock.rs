@@ -13,7 +13,7 @@ use crate::fence::Fence;
 use crate::lease::Lease;
 use crate::name::{LockName, NamePrefix};
 use crate::poll::{Raced, race, until};
-use crate::profile::{Expiry, Profile, Tokens};
+use crate::profile::{Profile, Tokens};
 use crate::token::{FencingToken, HolderId};
 
 /// The length of lease that is asked for unless [`Lock::ttl`] says otherwise.
@@ -315,8 +315,7 @@ impl Lock {
             observer: self.observer.clone(),
         };
         let claim = self.locks.0.acquire(&request).await.map_err(|error| error.on(&self.name))?;
-        let is_kept = self.locks.profile().expiry == Expiry::WithSession;
-        let lease = Lease::start(claim, clock, is_kept, self.grace, self.observer.clone());
+        let lease = Lease::start(claim, clock, self.locks.profile(), self.grace, self.observer.clone());
         match self.seal(&lease).await {
             Ok(()) => Ok(lease),
             Err(error) => {

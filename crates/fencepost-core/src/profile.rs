@@ -89,6 +89,26 @@ pub enum Tie {
     Lease,
 }
 
+/// How much of its ttl a lease has left for certain right after a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Assured {
+    /// All of it: a renewal that is acknowledged begins a whole term.
+    Whole,
+    /// Half of it: that the store has heard of a renewal is only known from later ones.
+    Half,
+}
+
+impl Assured {
+    /// What is left for certain of a lease of `ttl` right after a renewal.
+    pub fn of(self, ttl: Duration) -> Duration {
+        match self {
+            Self::Whole => ttl,
+            Self::Half => ttl / 2,
+        }
+    }
+}
+
 impl Expiry {
     /// The promise in words.
     pub const fn describe(self) -> &'static str {
@@ -168,6 +188,8 @@ pub struct Profile {
     pub quarantine: bool,
     /// What a lock is tied to.
     pub tie: Tie,
+    /// How much of its ttl a lease has left for certain right after a renewal.
+    pub assured: Assured,
     /// Whether a lease can be taken away by force.
     pub revoke: bool,
     /// Whether the store keeps a lock taken after its release (hold-at-least).
@@ -189,6 +211,7 @@ impl Profile {
             timing: Timing::WallClock,
             quarantine: false,
             tie: Tie::Session,
+            assured: Assured::Whole,
             revoke: false,
             rest: false,
             longest_ttl: Some(Duration::from_mins(1)),
@@ -240,6 +263,12 @@ impl Profile {
     /// The lock is free when the lease is over, and not before.
     pub const fn outlives_sessions(mut self) -> Self {
         self.tie = Tie::Lease;
+        self
+    }
+
+    /// Changes how much of a ttl is certain after a renewal.
+    pub const fn assured(mut self, assured: Assured) -> Self {
+        self.assured = assured;
         self
     }
 

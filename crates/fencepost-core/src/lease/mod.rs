@@ -21,6 +21,7 @@ use crate::event::Observer;
 use crate::fence::Stamp;
 use crate::keeper::Keeper;
 use crate::name::LockName;
+use crate::profile::{Assured, Expiry, Profile};
 use crate::token::{FencingToken, HolderId};
 use keeping::{Keeping, ToItsEnd, give_back, unknown_release};
 use shared::{Revalidation, Shared};
@@ -38,25 +39,27 @@ pub struct Lease {
     shared: Arc<Shared>,
     descriptors: Vec<Descriptor>,
     handover: Option<Handover>,
+    assured: Assured,
     release: oneshot::Sender<oneshot::Sender<Result<()>>>,
     revalidate: mpsc::UnboundedSender<Revalidation>,
 }
 
 impl Lease {
-    /// Starts to keep `claim`, whose release may be needed until the lease is gone. `is_kept` says that the store keeps the lock
-    /// beyond the deadline.
+    /// Starts to keep `claim`, as a store of this profile has granted it.
     pub(crate) fn start(
         claim: Box<dyn Claim>,
         clock: &Clock,
-        is_kept: bool,
+        profile: &Profile,
         grace: Option<Duration>,
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let grant = claim.grant().clone();
         let term = Renewal { ttl: grant.ttl, counted_from: grant.counted_from };
         let [.., high, low] = grant.holder.to_bytes();
-        let keeper =
-            Keeper::new(clock.now(), term, grace).spread(u16::from_be_bytes([high, low])).kept(is_kept);
+        let (assured, is_kept) = (profile.assured, profile.expiry == Expiry::WithSession);
+        let keeper = Keeper::new(clock.now(), term, grace, assured)
+            .spread(u16::from_be_bytes([high, low]))
+            .kept(is_kept);
         let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline(), is_kept));
         let (release, released) = oneshot::channel();
         let (revalidate, revalidated) = mpsc::unbounded();
@@ -65,7 +68,7 @@ impl Lease {
         let gone = claim.lost();
         shared.park(claim);
         clock.spawn(keeping.run(gone, released, revalidated));
-        Self { grant, shared, descriptors, handover, release, revalidate }
+        Self { grant, shared, descriptors, handover, assured, release, revalidate }
     }
 
     /// The lock that is held.
@@ -86,6 +89,12 @@ impl Lease {
     /// The length of lease that the store really gave; `None` if it does not run out.
     pub fn ttl(&self) -> Option<Duration> {
         self.grant.ttl
+    }
+
+    /// How much of the lease is left for certain right after a renewal: what the time that work takes to stop must fit in. The
+    /// whole ttl on most stores.
+    pub fn assured(&self) -> Option<Duration> {
+        self.grant.ttl.map(|ttl| self.assured.of(ttl))
     }
 
     /// Of how many nodes of a quorum the loss could be borne when it was granted; `None` where one store decides.
