@@ -12,6 +12,11 @@ fn main() {
         // A file that is not there is looked for at each build.
         println!("cargo::rerun-if-changed={}", found.unwrap_or_else(|| PathBuf::from(program)).display());
     }
+    println!("cargo::rustc-check-cfg=cfg(zookeeper_server)");
+    if Path::new(ZOOKEEPER).is_file() || std::env::var("CI").is_ok_and(|value| value == "true") {
+        println!("cargo::rustc-cfg=zookeeper_server");
+    }
+    println!("cargo::rerun-if-changed={ZOOKEEPER}");
     println!("cargo::rerun-if-env-changed=CI");
     println!("cargo::rerun-if-env-changed=PATH");
 }
@@ -27,3 +32,6 @@ fn folders() -> impl Iterator<Item = PathBuf> {
 
 const SERVERS: [(&str, &str); 3] =
     [("redis_server", "redis-server"), ("postgres_server", "postgres"), ("pgbouncer_server", "pgbouncer")];
+
+/// No program: Debian has it as an archive of Java classes.
+const ZOOKEEPER: &str = "/usr/share/java/zookeeper.jar";
