@@ -20,6 +20,10 @@ pub use fencepost_redis as redis;
 #[cfg(feature = "postgres")]
 pub use fencepost_postgres as postgres;
 
+/// Locks on a ZooKeeper ensemble.
+#[cfg(feature = "zookeeper")]
+pub use fencepost_zookeeper as zookeeper;
+
 /// Fences in a SQLite database.
 #[cfg(feature = "sqlite")]
 pub use fencepost_sqlite as sqlite;
@@ -59,6 +63,8 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         "redlock" => Ok(Locks::new(redis::redlock::RedlockBackend::from_url(url, clock.clone())?)),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Locks::new(postgres::PostgresBackend::from_url(url, clock.clone())?)),
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => Ok(Locks::new(zookeeper::ZooKeeperBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
     }
 }
@@ -83,6 +89,8 @@ pub fn profiles() -> Vec<Profile> {
         redis::redlock::PROFILE,
         #[cfg(feature = "postgres")]
         postgres::PROFILE,
+        #[cfg(feature = "zookeeper")]
+        zookeeper::PROFILE,
         memory::PROFILE,
     ]
 }

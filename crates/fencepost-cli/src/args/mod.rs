@@ -45,7 +45,8 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Where the lock lives: file: (this host), file:/directory, redis://host,
-    /// redlock://a,b,c, postgres://user@host/database [env: FENCEPOST_BACKEND]
+    /// redlock://a,b,c, postgres://user@host/database, zookeeper://a,b,c/chroot
+    /// [env: FENCEPOST_BACKEND]
     #[arg(long, value_name = "URL", global = true)]
     backend: Option<String>,
     /// The configuration [env: FENCEPOST_CONFIG] [default: ./fencepost.toml, else
