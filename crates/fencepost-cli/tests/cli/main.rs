@@ -18,3 +18,4 @@ mod signals;
 mod sqlite;
 mod support;
 mod terminal;
+mod zookeeper;
