@@ -16,6 +16,7 @@ mod measure;
 mod postgres;
 mod redis;
 mod redlock;
+mod zookeeper;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,9 @@ const MEASURES: &[(&str, Measure)] = &[
     ("postgres-hand-over-64", postgres::hand_over::<64>),
     ("postgres-tasks-8", postgres::hand_over_in_a_process::<8>),
     ("postgres-tasks-64", postgres::hand_over_in_a_process::<64>),
+    ("zookeeper-pair", zookeeper::pair),
+    ("zookeeper-distinct", zookeeper::distinct),
+    ("zookeeper-hand-over", zookeeper::hand_over),
     ("postgres-guard", postgres::guard::transaction),
     ("postgres-guard-adds", postgres::guard::added),
 ];

@@ -12,6 +12,11 @@ fn main() {
         // A file that is not there is looked for at each build.
         println!("cargo::rerun-if-changed={}", found.unwrap_or_else(|| PathBuf::from(program)).display());
     }
+    println!("cargo::rustc-check-cfg=cfg(zookeeper_server)");
+    if Path::new(ZOOKEEPER).is_file() || std::env::var("CI").is_ok_and(|value| value == "true") {
+        println!("cargo::rustc-cfg=zookeeper_server");
+    }
+    println!("cargo::rerun-if-changed={ZOOKEEPER}");
     println!("cargo::rerun-if-env-changed=CI");
     println!("cargo::rerun-if-env-changed=PATH");
 }
@@ -32,3 +37,6 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("pgbouncer_server", "pgbouncer"),
     ("sqlite_shell", "sqlite3"),
 ];
+
+/// No program: Debian has it as an archive of Java classes.
+const ZOOKEEPER: &str = "/usr/share/java/zookeeper.jar";

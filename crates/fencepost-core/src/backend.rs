@@ -76,7 +76,7 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()>;
 
     /// Makes the store promise another term to a lease that was [detached](crate::Lease::detach). Never called where the profile
-    /// does not say [`is_detachable`](Profile::is_detachable).
+    /// does not say [`detach`](Profile::detach).
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been carried out.
@@ -130,7 +130,7 @@ pub trait Claim: fmt::Debug + Send + 'static {
     fn handover(&self) -> Option<Handover>;
 
     /// Lets go of the lease without giving it back, so that it runs out after its ttl unless others renew it. Never called where the
-    /// profile does not say [`is_detachable`](Profile::is_detachable).
+    /// profile does not say [`detach`](Profile::detach).
     fn detach(self: Box<Self>);
 
     /// Gives the lease back.

@@ -10,12 +10,15 @@ use crate::backend::Renewal;
 use crate::clock::Moment;
 use crate::deadline::{Cadence, Deadline};
 use crate::error::{Error, ErrorKind, LossReason};
+use crate::profile::Assured;
 
 /// The state of one lease's keeping.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     deadline: Deadline,
     grace: Option<Duration>,
+    /// How much of a ttl is certain after a renewal.
+    assured: Assured,
     cadence: Option<Cadence>,
     phase: Phase,
     failures: u32,
@@ -64,11 +67,13 @@ pub(crate) enum Action {
 }
 
 impl Keeper {
-    /// The keeping of a term that was just granted. `grace` is what a stop of the holder's work takes.
-    pub(crate) fn new(now: Moment, term: Renewal, grace: Option<Duration>) -> Self {
+    /// The keeping of a term that was just granted. `grace` is what a stop of the holder's work takes, and `assured` how much of a
+    /// ttl is certain after a renewal.
+    pub(crate) fn new(now: Moment, term: Renewal, grace: Option<Duration>, assured: Assured) -> Self {
         let mut keeper = Self {
             deadline: Deadline::NEVER,
             grace,
+            assured,
             cadence: None,
             phase: Phase::Resting(None),
             failures: 0,
@@ -163,9 +168,11 @@ impl Keeper {
     fn enter(&mut self, tried_at: Moment, term: Renewal) {
         self.failures = 0;
         self.cadence = term.ttl.map(|ttl| {
+            let certain = self.assured.of(ttl);
             // A store may grant less than was asked for; half of it is left for the work all the same.
-            let grace = self.grace.unwrap_or_else(|| crate::deadline::default_grace(ttl)).min(ttl / 2);
-            Cadence::new(ttl, grace)
+            let grace =
+                self.grace.unwrap_or_else(|| crate::deadline::default_grace(certain)).min(certain / 2);
+            Cadence::new(certain, grace)
         });
         self.deadline = self.deadline.latest(Deadline::of(term.counted_from, term.ttl));
         self.phase = Phase::Resting(self.cadence.map(|cadence| cadence.next(tried_at)));
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn healthy_lease_is_renewed_well_before_its_deadline() {
-        let mut keeper = Keeper::new(at(0), term(0), None);
+        let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole);
         let Action::Wait(Some(first)) = keeper.step(at(1), Event::Woke) else { panic!("it waits") };
         assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
         assert!(first < at(2_000));
@@ -230,7 +237,7 @@ mod tests {
     fn leases_of_one_burst_are_renewed_apart_from_each_other() {
         let renewed: Vec<Moment> = [0, 0x4000, 0x8000, 0xc000]
             .map(|share| {
-                let mut keeper = Keeper::new(at(0), term(0), None).spread(share);
+                let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole).spread(share);
                 let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
                 assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
                 let renewed =
@@ -248,7 +255,7 @@ mod tests {
 
     #[test]
     fn late_acknowledgement_is_a_loss() {
-        let mut keeper = Keeper::new(at(0), term(0), None);
+        let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole);
         keeper.step(at(2_000), Event::Woke);
         assert!(matches!(keeper.step(at(8_000), Event::Renewed(term(7_999))), Action::Lose(_)));
         assert!(matches!(keeper.step(at(8_001), Event::Renewed(term(8_000))), Action::Wait(None)));
@@ -256,7 +263,7 @@ mod tests {
 
     #[test]
     fn overdue_lease_is_held_again_only_where_its_holder_has_asked() {
-        let mut keeper = Keeper::new(at(0), term(0), None).kept(true);
+        let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole).kept(true);
         keeper.step(at(2_000), Event::Woke);
         assert!(matches!(keeper.step(at(8_000), Event::Woke), Action::Overdue(_)));
         assert!(matches!(keeper.step(at(8_001), Event::Renewed(term(8_000))), Action::Wait(None)));
@@ -272,7 +279,7 @@ mod tests {
 
     #[test]
     fn holder_that_asks_before_the_keeper_has_noticed_is_heard() {
-        let mut keeper = Keeper::new(at(0), term(0), None).kept(true);
+        let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole).kept(true);
         assert!(matches!(keeper.step(at(9_000), Event::Revalidated(term(9_000))), Action::Wait(Some(_))));
         assert!(!keeper.deadline().passed(at(9_001)));
         let refused = Event::Failed(Error::lost(LossReason::Expired, "somebody else holds it"));
@@ -281,7 +288,7 @@ mod tests {
 
     #[test]
     fn refused_renewal_is_a_loss_at_once() {
-        let mut keeper = Keeper::new(at(0), term(0), None);
+        let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole);
         keeper.step(at(2_000), Event::Woke);
         let refused = Event::Failed(Error::lost(LossReason::Expired, "somebody else holds it"));
         assert!(matches!(keeper.step(at(2_001), refused), Action::Lose(_)));
@@ -289,7 +296,7 @@ mod tests {
 
     #[test]
     fn term_that_is_counted_from_long_ago_is_not_renewed_in_a_storm() {
-        let mut keeper = Keeper::new(at(4_000), term(0), None);
+        let mut keeper = Keeper::new(at(4_000), term(0), None, Assured::Whole);
         let Action::Wait(Some(first)) = keeper.step(at(4_001), Event::Woke) else { panic!("it waits") };
         assert!(first > at(5_000));
         assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
@@ -301,14 +308,27 @@ mod tests {
 
     #[test]
     fn grace_beyond_what_was_granted_leaves_half_of_it() {
-        let mut keeper = Keeper::new(at(0), term(0), Some(TTL * 2));
+        let mut keeper = Keeper::new(at(0), term(0), Some(TTL * 2), Assured::Whole);
         let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
         assert_eq!(first, at(1_000));
     }
 
     #[test]
+    fn lease_of_which_half_is_certain_is_renewed_as_one_of_half_its_ttl() {
+        let first = |ttl: Duration, assured| {
+            let term = Renewal { ttl: Some(ttl), counted_from: at(0) };
+            let mut keeper = Keeper::new(at(0), term, None, assured);
+            let Action::Wait(first) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
+            (first, keeper.deadline())
+        };
+        let (half, whole) = (first(TTL, Assured::Half), first(TTL, Assured::Whole));
+        assert_eq!(half.0, first(TTL / 2, Assured::Whole).0);
+        assert_eq!(half.1, whole.1, "until when it is believed in is the same");
+    }
+
+    #[test]
     fn lease_without_ttl_is_never_renewed() {
-        let mut keeper = Keeper::new(at(0), Renewal { ttl: None, counted_from: at(0) }, None);
+        let mut keeper = Keeper::new(at(0), Renewal { ttl: None, counted_from: at(0) }, None, Assured::Whole);
         assert!(matches!(keeper.step(at(1), Event::Woke), Action::Wait(None)));
     }
 
@@ -316,7 +336,7 @@ mod tests {
         /// Whatever the store answers, and however late: lost by the deadline of the last acknowledged term, once.
         #[test]
         fn no_history_outlives_its_last_acknowledged_term(steps in prop::collection::vec((0..3_u8, 0..3_000_u64), 1..60)) {
-            let mut keeper = Keeper::new(at(0), term(0), None);
+            let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole);
             let (mut now, mut acknowledged, mut lost) = (0, 0, false);
             for (what, pass) in steps {
                 now += pass;

@@ -45,7 +45,7 @@ pub use lock::{DEFAULT_TTL, Lock, Locks, release_all};
 pub use memory::MemoryBackend;
 pub use name::{LockName, NamePrefix};
 pub use poll::{Raced, arm, race, until};
-pub use profile::{Connections, Cost, Expiry, Loss, Profile, Scope, Tie, Timing, Tokens, Waiting};
+pub use profile::{Assured, Connections, Cost, Expiry, Loss, Profile, Scope, Tie, Timing, Tokens, Waiting};
 pub use token::{FencingToken, HolderId};
 pub use url::BackendUrl;
 pub use watch::Watched;

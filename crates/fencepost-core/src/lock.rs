@@ -108,7 +108,7 @@ impl Locks {
     /// [`ErrorKind::Lost`] when the lease has ended; [`ErrorKind::Unsupported`] where leases cannot be detached.
     pub async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
         let renewed = match self.profile().longest_ttl {
-            _ if !self.profile().is_detachable() => Err(not_detachable(self.profile())),
+            _ if !self.profile().detach => Err(not_detachable(self.profile())),
             Some(longest) if ttl > longest => Err(too_long(ttl, longest, self)),
             _ => self.0.renew(handover, ttl).await,
         };

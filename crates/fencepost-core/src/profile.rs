@@ -129,6 +129,26 @@ impl Connections {
     }
 }
 
+/// How much of its ttl a lease has left for certain right after a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Assured {
+    /// All of it: a renewal that is acknowledged begins a whole term.
+    Whole,
+    /// Half of it: that the store has heard of a renewal is only known from later ones.
+    Half,
+}
+
+impl Assured {
+    /// What is left for certain of a lease of `ttl` right after a renewal.
+    pub fn of(self, ttl: Duration) -> Duration {
+        match self {
+            Self::Whole => ttl,
+            Self::Half => ttl / 2,
+        }
+    }
+}
+
 impl Expiry {
     /// The promise in words.
     pub const fn describe(self) -> &'static str {
@@ -208,10 +228,14 @@ pub struct Profile {
     pub quarantine: bool,
     /// What a lock is tied to.
     pub tie: Tie,
+    /// How much of its ttl a lease has left for certain right after a renewal.
+    pub assured: Assured,
     /// Whether a lease can be taken away by force.
     pub revoke: bool,
     /// Whether the store keeps a lock taken after its release (hold-at-least).
     pub rest: bool,
+    /// Whether a lease can be acquired, renewed and released by different processes, none of which stays.
+    pub detach: bool,
     /// The longest ttl that it gives; `None` where a lease does not run out.
     pub longest_ttl: Option<Duration>,
     /// What it costs; `None` where nobody has counted.
@@ -231,16 +255,13 @@ impl Profile {
             timing: Timing::WallClock,
             quarantine: false,
             tie: Tie::Session,
+            assured: Assured::Whole,
             revoke: false,
             rest: false,
+            detach: false,
             longest_ttl: Some(Duration::from_mins(1)),
             cost: None,
         }
-    }
-
-    /// Whether a lease can be acquired, renewed and released by different processes, none of which stays.
-    pub fn is_detachable(&self) -> bool {
-        self.expiry == Expiry::AfterTtl && self.tie == Tie::Lease && self.scope != Scope::Process
     }
 
     /// Changes the expiry.
@@ -291,9 +312,21 @@ impl Profile {
         self
     }
 
+    /// Changes how much of a ttl is certain after a renewal.
+    pub const fn assured(mut self, assured: Assured) -> Self {
+        self.assured = assured;
+        self
+    }
+
     /// The lease can be taken away by force.
     pub const fn revocable(mut self) -> Self {
         self.revoke = true;
+        self
+    }
+
+    /// A lease needs no process of its holder.
+    pub const fn detachable(mut self) -> Self {
+        self.detach = true;
         self
     }
 

@@ -34,6 +34,7 @@ pub const PROFILE: Profile = Profile::weakest("etcd")
     .scope(Scope::Cluster)
     .timing(Timing::Monotonic)
     .outlives_sessions()
+    .detachable()
     .revocable()
     .rests();
 

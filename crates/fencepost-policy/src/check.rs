@@ -58,7 +58,10 @@ pub(crate) fn longest_ttl(url: &BackendUrl) -> Result<Option<Duration>, Duration
     match url.option("max_ttl") {
         Some(text) if text.contains(BLANK) => Ok(None),
         Some(text) => duration::parse(text).map(Some),
-        None => Ok(matches!(url.kind(), "redis" | "redlock" | "postgres").then_some(DEFAULT_MAX_TTL)),
+        None => {
+            Ok(matches!(url.kind(), "redis" | "redlock" | "postgres" | "zookeeper")
+                .then_some(DEFAULT_MAX_TTL))
+        }
     }
 }
 

@@ -32,6 +32,10 @@ pub use fencepost_redis as redis;
 #[cfg(feature = "postgres")]
 pub use fencepost_postgres as postgres;
 
+/// Locks on a ZooKeeper ensemble.
+#[cfg(feature = "zookeeper")]
+pub use fencepost_zookeeper as zookeeper;
+
 /// Fences in a SQLite database.
 #[cfg(feature = "sqlite")]
 pub use fencepost_sqlite as sqlite;
@@ -73,6 +77,8 @@ pub fn connect_url(url: &BackendUrl, clock: &Clock) -> Result<Locks> {
         "postgres" => Ok(Locks::new(postgres::PostgresBackend::from_url(url, clock.clone())?)),
         #[cfg(feature = "etcd")]
         "etcd" => Ok(Locks::new(etcd::EtcdBackend::from_url(url, clock.clone())?)),
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => Ok(Locks::new(zookeeper::ZooKeeperBackend::from_url(url, clock.clone())?)),
         _ => Err(missing(url, "backend")),
     }
 }
@@ -99,6 +105,8 @@ pub fn profiles() -> Vec<Profile> {
         postgres::PROFILE,
         #[cfg(feature = "etcd")]
         etcd::PROFILE,
+        #[cfg(feature = "zookeeper")]
+        zookeeper::PROFILE,
         memory::PROFILE,
     ]
 }

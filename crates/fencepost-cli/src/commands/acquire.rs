@@ -96,7 +96,7 @@ fn detachable(global: &Global, lock: &LockName, printer: Printer) -> Result<(Pla
 
 fn refuse_what_cannot_be_detached(locks: &Locks) -> Result<()> {
     let profile = locks.profile();
-    if profile.is_detachable() {
+    if profile.detach {
         return Ok(());
     }
     let what = format!(

@@ -24,3 +24,4 @@ mod signals;
 mod sqlite;
 mod support;
 mod terminal;
+mod zookeeper;

@@ -21,7 +21,7 @@ use crate::event::Observer;
 use crate::fence::Stamp;
 use crate::keeper::Keeper;
 use crate::name::LockName;
-use crate::profile::{Expiry, Profile};
+use crate::profile::{Assured, Expiry, Profile};
 use crate::token::{FencingToken, HolderId};
 use keeping::{Keeping, Parting, ToItsEnd, give_back, unknown_release};
 use shared::{Revalidation, Shared};
@@ -39,13 +39,14 @@ pub struct Lease {
     shared: Arc<Shared>,
     descriptors: Vec<Descriptor>,
     handover: Option<Handover>,
+    assured: Assured,
     is_detachable: bool,
     parting: oneshot::Sender<Parting>,
     revalidate: mpsc::UnboundedSender<Revalidation>,
 }
 
 impl Lease {
-    /// Starts to keep `claim`, whose release may be needed until the lease is gone.
+    /// Starts to keep `claim`, as a store of this profile has granted it.
     pub(crate) fn start(
         claim: Box<dyn Claim>,
         clock: &Clock,
@@ -53,13 +54,14 @@ impl Lease {
         grace: Option<Duration>,
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
-        // The store keeps the lock beyond the deadline.
-        let is_kept = profile.expiry == Expiry::WithSession;
         let grant = claim.grant().clone();
         let term = Renewal { ttl: grant.ttl, counted_from: grant.counted_from };
         let [.., high, low] = grant.holder.to_bytes();
-        let keeper =
-            Keeper::new(clock.now(), term, grace).spread(u16::from_be_bytes([high, low])).kept(is_kept);
+        // With a session, the store keeps the lock beyond the deadline.
+        let (assured, is_kept) = (profile.assured, profile.expiry == Expiry::WithSession);
+        let keeper = Keeper::new(clock.now(), term, grace, assured)
+            .spread(u16::from_be_bytes([high, low]))
+            .kept(is_kept);
         let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline(), is_kept));
         let (parting, parted) = oneshot::channel();
         let (revalidate, revalidated) = mpsc::unbounded();
@@ -68,8 +70,8 @@ impl Lease {
         let gone = claim.lost();
         shared.park(claim);
         clock.spawn(keeping.run(gone, parted, revalidated));
-        let is_detachable = profile.is_detachable();
-        Self { grant, shared, descriptors, handover, is_detachable, parting, revalidate }
+        let is_detachable = profile.detach;
+        Self { grant, shared, descriptors, handover, assured, is_detachable, parting, revalidate }
     }
 
     /// The lock that is held.
@@ -90,6 +92,12 @@ impl Lease {
     /// The length of lease that the store really gave; `None` if it does not run out.
     pub fn ttl(&self) -> Option<Duration> {
         self.grant.ttl
+    }
+
+    /// How much of the lease is left for certain right after a renewal: what the time that work takes to stop must fit in. The
+    /// whole ttl on most stores.
+    pub fn assured(&self) -> Option<Duration> {
+        self.grant.ttl.map(|ttl| self.assured.of(ttl))
     }
 
     /// Of how many nodes of a quorum the loss could be borne when it was granted; `None` where one store decides.

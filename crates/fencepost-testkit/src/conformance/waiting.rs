@@ -149,7 +149,8 @@ pub(super) async fn lease_won_after_a_wait_is_a_whole_one(stage: &Stage<'_>) {
     let (lease, ()) = join(waiter, holder).await;
     lease.check().expect("a lease that was just granted is held");
     let left = lease.remaining().expect("it runs out");
-    assert!(left > stage.ttl() / 2, "only {left:?} of {:?} are left after the wait", lease.ttl());
+    let certain = stage.profile().assured.of(stage.ttl());
+    assert!(left > certain / 2, "only {left:?} of {:?} are left after the wait", lease.ttl());
     super::terms::assert_ends_inside_the_term(stage, &lease).await;
     assert_eq!(stage.state("orders").await.status, Status::Held);
     lease.release().await.expect("a lease that is held can be released");

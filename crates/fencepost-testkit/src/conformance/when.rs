@@ -94,12 +94,12 @@ pub(super) const IS_QUEUED: When = When::new(
 pub(super) const SHOWS_WAITERS: When =
     When::new(|profile| profile.waiting != Waiting::Polled, "the store knows no waiters", Needs::Nothing);
 pub(super) const IS_DETACHABLE: When = When::new(
-    Profile::is_detachable,
+    |profile| profile.detach,
     "its leases end with the process or the session of their holder",
     Needs::Nothing,
 );
 pub(super) const IS_NOT_DETACHABLE: When =
-    When::new(|profile| !profile.is_detachable(), "its leases can be detached", Needs::Nothing);
+    When::new(|profile| !profile.detach, "its leases can be detached", Needs::Nothing);
 pub(super) const IS_REVOCABLE: When =
     When::new(|profile| profile.revoke, "its leases cannot be taken away", Needs::Nothing);
 pub(super) const IS_NOT_REVOCABLE: When =

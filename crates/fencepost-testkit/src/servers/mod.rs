@@ -12,6 +12,7 @@ mod redis;
 mod resp;
 mod s3;
 mod sentinel;
+mod zookeeper;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ pub use redis::{RedisServer, RedisSetup};
 pub use resp::{RedisClient, Reply};
 pub use s3::{Fate, Ignored, S3Server};
 pub use sentinel::RedisSentinel;
+pub use zookeeper::{
+    ZooKeeperClient, ZooKeeperEnsemble, ZooKeeperNode, ZooKeeperServer, ZooKeeperSetup, ZooKeeperStay,
+};
 
 use crate::block_on;
 

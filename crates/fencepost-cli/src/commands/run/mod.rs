@@ -275,9 +275,9 @@ impl Job<'_> {
         for (target, lease) in self.plan.targets.iter().zip(leases) {
             target.note_other_ttl(lease, self.printer);
         }
-        let granted = leases.iter().filter_map(Lease::ttl).min();
+        let assured = leases.iter().filter_map(Lease::assured).min();
         self.plan
-            .grace(granted)
+            .grace(assured)
             .map_err(|error| Ending::new(Outcome::Unavailable, fail(&error, self.printer)))
     }
 

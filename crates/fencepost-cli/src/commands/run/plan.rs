@@ -52,7 +52,7 @@ impl Plan {
         let shortest = places.iter().map(ttl).min().unwrap_or(DEFAULT_TTL);
         let graces = places.iter().filter_map(|place| place.choice.as_ref()?.grace);
         let grace = args.grace.or_else(|| graces.min());
-        refuse_long_grace(grace, shortest).map_err(|error| fail(&error, printer))?;
+        refuse_long_grace(grace, shortest, "of the ttl").map_err(|error| fail(&error, printer))?;
         let fences = args.fences().map_err(|error| fail(&error, printer))?;
         for fence in &fences {
             warn_of_password(fence, "--fence", "use the rule's fence in the configuration", printer);
@@ -77,14 +77,14 @@ impl Plan {
         self.grace
     }
 
-    /// The time between SIGTERM and SIGKILL for the shortest ttl that was granted.
+    /// The time between SIGTERM and SIGKILL for the shortest lease, by what is left of it for certain after a renewal.
     ///
     /// # Errors
     /// When the one that was asked for is more than half of it.
-    pub(super) fn grace(&self, granted: Option<Duration>) -> Result<Duration> {
-        let ttl = granted
+    pub(super) fn grace(&self, assured: Option<Duration>) -> Result<Duration> {
+        let ttl = assured
             .unwrap_or_else(|| self.targets.iter().map(|target| target.ttl).min().unwrap_or(DEFAULT_TTL));
-        refuse_long_grace(self.grace, ttl)?;
+        refuse_long_grace(self.grace, ttl, "that are left of the lease for certain after a renewal")?;
         Ok(self.grace.unwrap_or_else(|| fencepost::default_grace(ttl)))
     }
 
@@ -231,10 +231,10 @@ fn refuse_twice(locks: &[LockName]) -> Result<()> {
     }
 }
 
-fn refuse_long_grace(grace: Option<Duration>, ttl: Duration) -> Result<()> {
+fn refuse_long_grace(grace: Option<Duration>, ttl: Duration, of_what: &str) -> Result<()> {
     match grace.filter(|grace| *grace > ttl / 2) {
         Some(grace) => {
-            let what = format!("a grace of {grace:?} is more than half of the ttl of {ttl:?}");
+            let what = format!("a grace of {grace:?} is more than half of the {ttl:?} {of_what}");
             Err(wrong(what).hint("the command must have ended before the lease has; ask for a longer --ttl"))
         }
         None => Ok(()),

@@ -1,0 +1,198 @@
+//! A lease: the first place in the queue of a lock.
+
+use async_trait::async_trait;
+use fencepost_core::{
+    Claim, Descriptor, Error, ErrorKind, Grant, Handover, LockName, LossReason, Renewal, Result,
+};
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+
+use crate::connection::Connection;
+use crate::offset;
+use crate::protocol::{Code, Request};
+use crate::queue::erase_behind;
+use crate::record::{LockRecord, Rest};
+use crate::session::{fine, garbled, gone, lost_touch, refused};
+use crate::trace::Trace;
+
+/// A lock that is held. Dropped without a release it is given back in the background.
+#[derive(Debug)]
+pub(crate) struct ZooKeeperClaim {
+    /// What is in the queue; nothing once it was released.
+    trace: Option<Trace>,
+    grant: Grant,
+    node: String,
+    made_by: i64,
+    gone: Shared<oneshot::Receiver<Error>>,
+    rest: Option<Rest>,
+}
+
+impl ZooKeeperClaim {
+    pub(crate) fn new(
+        trace: Trace,
+        grant: Grant,
+        gone: oneshot::Receiver<Error>,
+        rest: Option<Rest>,
+    ) -> Self {
+        let (node, made_by) =
+            trace.stand.as_ref().map(|stand| (stand.node.clone(), stand.stat.made_by)).unwrap_or_default();
+        Self { trace: Some(trace), grant, node, made_by, gone: gone.shared(), rest }
+    }
+}
+
+impl Drop for ZooKeeperClaim {
+    fn drop(&mut self) {
+        if let Some(trace) = self.trace.take() {
+            trace.used.session.let_go(&trace.path(&self.node));
+            erase_behind(trace);
+        }
+    }
+}
+
+#[async_trait]
+impl Claim for ZooKeeperClaim {
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    async fn renew(&mut self) -> Result<Renewal> {
+        let Some(trace) = &self.trace else { return Err(gone(None)) };
+        match trace.used.session.renewed(&trace.path(&self.node)).await {
+            // Why, is said in a moment.
+            Err(error) if error.kind() == ErrorKind::Lost => Err(self.gone.clone().await.unwrap_or(error)),
+            outcome => outcome,
+        }
+    }
+
+    fn lost(&self) -> BoxFuture<'static, Error> {
+        let gone = self.gone.clone();
+        Box::pin(async move {
+            match gone.await {
+                Ok(error) => error,
+                // The claim has ended, and nobody will say any more.
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+
+    fn descriptors(&self) -> Vec<Descriptor> {
+        Vec::new()
+    }
+
+    fn handover(&self) -> Option<Handover> {
+        let Grant { name, holder, token, .. } = self.grant.clone();
+        let detail = Detail { node: self.node.clone(), made_by: self.made_by };
+        Some(Handover { lock: name, holder, token, detail: Some(detail.text(token.get())) })
+    }
+
+    fn detach(self: Box<Self>) {}
+
+    async fn release(mut self: Box<Self>) -> Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(gone(None)) };
+        let session = trace.used.session.clone();
+        session.let_go(&trace.path(&self.node));
+        let mut was_sent = false;
+        loop {
+            let connection = match session.connection().await {
+                Ok(connection) => connection,
+                Err(error) if error.kind() == ErrorKind::Lost => return Err(error.during("release the lock")),
+                Err(_) => continue,
+            };
+            match release(&connection, trace.lock(), &self.node, self.rest.as_ref(), session.clock()).await {
+                Ok(true) => break,
+                // Our own release, sent once more after its answer was lost.
+                Ok(false) if was_sent => break,
+                Ok(false) => {
+                    self.trace = None;
+                    return Err(gone(None).during("release the lock"));
+                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => was_sent = true,
+                Err(error) => return Err(error),
+            }
+        }
+        self.trace = None;
+        Ok(())
+    }
+}
+
+/// Deletes a place, and has the lock rest where that is asked for. Whether the place was there.
+///
+/// # Cancel safety
+/// A dropped call may or may not have deleted it.
+pub(crate) async fn release(
+    connection: &Connection,
+    lock: &str,
+    node: &str,
+    rest: Option<&Rest>,
+    clock: &fencepost_core::Clock,
+) -> Result<bool> {
+    let path = format!("{lock}/{node}");
+    let Some(rest) = rest.filter(|rest| rest.until_micros > clock.wall_micros()) else {
+        let answer = connection.call(&Request::delete(&path, -1)).await;
+        return match answer.map_err(|broken| lost_touch(&broken))?.code {
+            Code::OK => Ok(true),
+            Code::NO_NODE => Ok(false),
+            code => Err(refused(code)),
+        };
+    };
+    loop {
+        let answer = fine(connection.call(&Request::data(lock, false)).await)?;
+        let (bytes, stat) = answer.data().map_err(garbled)?;
+        let record = LockRecord { rest: Some(rest.clone()), ..LockRecord::read(&bytes) };
+        let change = [Request::delete(&path, -1), Request::set_data(lock, &record.bytes(), stat.version)];
+        let answer = connection.call(&Request::all(&change)).await.map_err(|broken| lost_touch(&broken))?;
+        if offset::is_done(&answer)? {
+            return Ok(true);
+        }
+        if answer.parts().map_err(garbled)?.first() == Some(&Code::NO_NODE) {
+            return Ok(false);
+        }
+    }
+}
+
+/// What another process needs to know of a place: its node, and which offset makes the token of it.
+pub(crate) struct Detail {
+    pub(crate) node: String,
+    made_by: i64,
+}
+
+impl Detail {
+    fn text(&self, token: u64) -> String {
+        format!("{} {}", self.node, token.saturating_sub(u64::try_from(self.made_by).unwrap_or_default()))
+    }
+
+    /// Reads what was handed over. The node, and by which transaction it must have been made to have the token.
+    ///
+    /// # Errors
+    /// `Lost` when it is not what a lease of this backend hands over.
+    pub(crate) fn read(handover: &Handover) -> Result<Self> {
+        let foreign = || {
+            let what = "it is not held by the lease that is given back";
+            Error::lost(LossReason::Expired, what).during("release the lock")
+        };
+        let detail =
+            handover.detail.as_deref().and_then(|detail| detail.split_once(' ')).ok_or_else(foreign)?;
+        let offset: u64 = detail.1.parse().map_err(|_| foreign())?;
+        let made_by = handover.token.get().checked_sub(offset).and_then(|number| i64::try_from(number).ok());
+        let node = detail.0.to_owned();
+        if !node.starts_with(&crate::nodes::stem(handover.holder)) {
+            return Err(foreign());
+        }
+        Ok(Self { node, made_by: made_by.ok_or_else(foreign)? })
+    }
+
+    /// Whether a node was made by the transaction that gives the token.
+    pub(crate) fn is_of(&self, made_by: i64) -> bool {
+        self.made_by == made_by
+    }
+}
+
+/// The path of the node that a lease hangs on, below the chroot of its backend: it is there as long as the lease is.
+///
+/// A transaction of ZooKeeper's own that begins with a check of it, at any version, is carried out under the lease or not at all.
+pub fn lease_node(lock: &LockName, handover: &Handover) -> Option<String> {
+    let detail = handover.detail.as_deref()?;
+    let (node, _) = detail.split_once(' ')?;
+    Some(format!("{}/{node}", crate::nodes::lock("", lock)))
+}

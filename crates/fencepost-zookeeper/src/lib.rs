@@ -1,0 +1,32 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Map of the code
+//! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
+//! - `ensemble`, `session`, `heartbeat`: the sessions of this process, what keeps them, and what their heartbeats prove
+//! - `trace`: what an attempt has left in a queue, which is never forgotten
+//! - `nodes`, `record`, `seen`, `offset`: what is kept on the ensemble, and what tokens are made of
+//! - `look`, `examine`, `words`: onlookers
+//! - `connection`, `protocol`, `jute`: one connection, and what goes over it
+//! - `endpoint`: what a URL says
+
+mod backend;
+mod claim;
+mod connection;
+mod endpoint;
+mod ensemble;
+mod examine;
+mod heartbeat;
+mod jute;
+mod look;
+mod nodes;
+mod offset;
+mod protocol;
+mod queue;
+mod record;
+mod seen;
+mod session;
+mod trace;
+mod words;
+
+pub use backend::{PROFILE, ZooKeeperBackend};
+pub use claim::lease_node;

@@ -1,0 +1,157 @@
+//! Looking at locks, changing nothing.
+
+use fencepost_core::{LockName, LockState, NamePrefix, Result, Status, Waiter};
+use std::time::Duration;
+
+use crate::connection::{Call, Connection};
+use crate::nodes::{self, Place};
+use crate::protocol::{Code, Request, Stat};
+use crate::record::PlaceRecord;
+use crate::seen::{Look, Seen};
+use crate::session::{fine, garbled, lost_touch, refused};
+
+/// How many locks are looked at at once.
+const BATCH: usize = 250;
+
+/// A place as its node shows it.
+pub(crate) struct Standing {
+    pub(crate) place: Place,
+    pub(crate) record: PlaceRecord,
+    pub(crate) stat: Stat,
+}
+
+/// The state of one lock.
+pub(crate) async fn look_at(
+    connection: &Connection,
+    chroot: &str,
+    name: &LockName,
+    now_micros: u64,
+) -> Result<LockState> {
+    let lock = nodes::lock(chroot, name);
+    let Some(seen) = Seen::anew(connection, &lock).await? else { return Ok(LockState::free(name.clone())) };
+    let standing = begin(connection, &lock, &seen);
+    Ok(state(name.clone(), &seen, end(standing).await?, now_micros))
+}
+
+/// The states of all locks whose names begin with `prefix` and that are not free, in the order of their names.
+pub(crate) async fn look_at_all(
+    connection: &Connection,
+    chroot: &str,
+    prefix: &NamePrefix,
+    now_micros: u64,
+) -> Result<Vec<LockState>> {
+    let root = nodes::root(chroot);
+    let (synced, children) = {
+        let mut batch = connection.batch();
+        (batch.call(&Request::sync(&root)), batch.call(&Request::children(&root)))
+    };
+    synced.await.map_err(|broken| lost_touch(&broken))?;
+    let answer = children.await.map_err(|broken| lost_touch(&broken))?;
+    let names = match answer.code {
+        Code::OK => answer.children().map_err(garbled)?.0,
+        Code::NO_NODE => Vec::new(),
+        code => return Err(refused(code)),
+    };
+    let mut states = Vec::new();
+    for names in names.chunks(BATCH) {
+        states.extend(look_at_batch(connection, &root, names, prefix, now_micros).await?);
+    }
+    states.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(states)
+}
+
+async fn look_at_batch(
+    connection: &Connection,
+    root: &str,
+    names: &[String],
+    prefix: &NamePrefix,
+    now_micros: u64,
+) -> Result<Vec<LockState>> {
+    let locks: Vec<String> = names.iter().map(|name| format!("{root}/{name}")).collect();
+    let under_way: Vec<Look> = {
+        let mut batch = connection.batch();
+        locks.iter().map(|lock| Look::begin(&mut batch, lock)).collect()
+    };
+    let mut found = Vec::new();
+    for ((one, lock), spelled) in under_way.into_iter().zip(&locks).zip(names) {
+        let Some(seen) = one.end(connection, lock).await? else { continue };
+        let Some(name) = name_of(&seen, spelled).filter(|name| prefix.matches(name)) else { continue };
+        if !seen.queue.is_empty() || seen.rest(now_micros).is_some() {
+            let standing = begin(connection, lock, &seen);
+            found.push((name, seen, standing));
+        }
+    }
+    let mut states = Vec::with_capacity(found.len());
+    for (name, seen, standing) in found {
+        states.push(state(name, &seen, end(standing).await?, now_micros));
+    }
+    states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
+    Ok(states)
+}
+
+/// The name of a lock, as it was given where that is known.
+fn name_of(seen: &Seen, spelled: &str) -> Option<LockName> {
+    let decoded = || percent_encoding::percent_decode_str(spelled).decode_utf8().ok()?.parse().ok();
+    seen.record.name.clone().or_else(decoded).filter(|name: &LockName| name.canonical() == spelled)
+}
+
+fn begin(connection: &Connection, lock: &str, seen: &Seen) -> Vec<(Place, Call)> {
+    let mut batch = connection.batch();
+    let ask = |place: &Place| {
+        let path = format!("{lock}/{}", place.node);
+        (place.clone(), batch.call(&Request::data(&path, false)))
+    };
+    seen.queue.iter().map(ask).collect()
+}
+
+async fn end(asked: Vec<(Place, Call)>) -> Result<Vec<Standing>> {
+    let mut all = Vec::with_capacity(asked.len());
+    for (place, call) in asked {
+        match call.await.map_err(|broken| lost_touch(&broken))? {
+            // It has gone meanwhile.
+            answer if answer.code == Code::NO_NODE => {}
+            answer => {
+                let (bytes, stat) = fine(Ok(answer))?.data().map_err(garbled)?;
+                all.push(Standing { place, record: PlaceRecord::read(&bytes), stat });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Those who stand in a queue, the holder first.
+pub(crate) async fn standing(connection: &Connection, lock: &str, seen: &Seen) -> Result<Vec<Standing>> {
+    end(begin(connection, lock, seen)).await
+}
+
+fn state(name: LockName, seen: &Seen, mut queue: Vec<Standing>, now_micros: u64) -> LockState {
+    let mut state = LockState::free(name);
+    // Whoever has been granted the lock by its own clock holds it, whatever ours says of the rest before.
+    let is_granted = queue.first().is_some_and(|first| first.record.granted.is_some());
+    if let Some(rest) = seen.rest(now_micros).filter(|_| !is_granted) {
+        state.status = Status::Resting;
+        state.token = Some(rest.token);
+        state.remaining = Some(Duration::from_micros(rest.until_micros - now_micros));
+    } else if !queue.is_empty() {
+        let Standing { place, record, stat } = queue.remove(0);
+        let token = record.granted.map(|granted| granted.token);
+        let since = record.granted.map(|granted| granted.at_micros);
+        state.status = Status::Held;
+        state.holder = Some(place.holder);
+        state.label = Some(record.label);
+        state.token = token.or_else(|| seen.record.token(stat.made_by));
+        state.since_micros = since.or_else(|| micros(stat.made_at_ms));
+        state.remaining = Some(Duration::from_millis(record.ttl_ms));
+    }
+    state.waiters = queue.into_iter().map(waiter).collect();
+    state
+}
+
+fn waiter(standing: Standing) -> Waiter {
+    let Standing { place, record, .. } = standing;
+    Waiter { holder: Some(place.holder), label: Some(record.label), since_micros: Some(record.asked) }
+}
+
+fn micros(ms: i64) -> Option<u64> {
+    u64::try_from(ms).ok()?.checked_mul(1_000)
+}

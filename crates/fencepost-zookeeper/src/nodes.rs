@@ -1,0 +1,100 @@
+//! The nodes of one lock: where they are, what the places in its queue are called, and which comes before which.
+//!
+//! Invariant: the order is that of the numbers, read as numbers and round their end, never that of the names; and a node that is no
+//! place in the queue is passed over.
+
+use fencepost_core::{HolderId, LockName};
+
+/// Below what all locks are, behind the chroot.
+const ROOT: &str = "/fencepost";
+
+/// What stands between a holder and the number of its place.
+const EXCLUSIVE: &str = "-x-";
+
+/// Where all locks are, below a chroot.
+pub(crate) fn root(chroot: &str) -> String {
+    format!("{chroot}{ROOT}")
+}
+
+/// The node of a lock, whose children are its queue.
+pub(crate) fn lock(chroot: &str, name: &LockName) -> String {
+    format!("{chroot}{ROOT}/{}", name.canonical())
+}
+
+/// What the places of one attempt are called before they have their number.
+pub(crate) fn stem(holder: HolderId) -> String {
+    format!("{holder}{EXCLUSIVE}")
+}
+
+/// A place in the queue of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The name of the node, without that of its parent.
+    pub(crate) node: String,
+    pub(crate) holder: HolderId,
+    number: i32,
+}
+
+impl Place {
+    /// The place that a node is, if it is one.
+    pub(crate) fn of(node: &str) -> Option<Self> {
+        let (holder, number) = node.split_once(EXCLUSIVE)?;
+        let number = number.parse().ok().filter(|_| number.len() >= DIGITS)?;
+        Some(Self { node: node.to_owned(), holder: holder.parse().ok()?, number })
+    }
+}
+
+/// How many digits a number has at least.
+const DIGITS: usize = 10;
+
+/// The places among the children of a lock, in their order. After the greatest number comes the least one; the places of one queue
+/// are never half of all numbers apart, so the order is the same from whichever of them one looks.
+pub(crate) fn queue(children: &[String]) -> Vec<Place> {
+    let mut places: Vec<Place> = children.iter().filter_map(|node| Place::of(node)).collect();
+    let from = places.first().map_or(0, |place| place.number);
+    places.sort_by_key(|place| place.number.wrapping_sub(from));
+    places
+}
+
+/// Every path from that of the first node that may be missing down to `path`.
+pub(crate) fn ancestry(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
+    ends.map(|end| &path[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(holder: u8, number: i32) -> String {
+        format!("{}{number:010}", stem(HolderId::from_bytes([holder; 16])))
+    }
+
+    #[test]
+    fn order_is_that_of_the_numbers_and_not_of_the_names() {
+        let nodes = [node(1, 12), node(9, 3), node(5, 11)];
+        let queue: Vec<String> = queue(&nodes).into_iter().map(|place| place.node).collect();
+        assert_eq!(queue, [node(9, 3), node(5, 11), node(1, 12)]);
+    }
+
+    #[test]
+    fn numbers_go_on_round_their_end() {
+        let nodes = [node(1, i32::MIN + 1), node(2, i32::MAX), node(3, i32::MIN), node(4, i32::MAX - 1)];
+        let queue: Vec<i32> = queue(&nodes).into_iter().map(|place| place.number).collect();
+        assert_eq!(queue, [i32::MAX - 1, i32::MAX, i32::MIN, i32::MIN + 1]);
+    }
+
+    #[test]
+    fn what_is_no_place_is_passed_over() {
+        let foreign = ["lock-0000000001", "a-x-0000000001", "zzz", ""].map(str::to_owned);
+        assert!(queue(&foreign).is_empty());
+        assert_eq!(Place::of(&node(1, 7)).unwrap().holder, HolderId::from_bytes([1; 16]));
+        assert_eq!(Place::of(&format!("{}7", stem(HolderId::from_bytes([1; 16])))), None);
+    }
+
+    #[test]
+    fn ancestry_leads_down_to_the_node() {
+        assert_eq!(ancestry("/a/b/c").collect::<Vec<_>>(), ["/a", "/a/b", "/a/b/c"]);
+        assert_eq!(ancestry("/a").collect::<Vec<_>>(), ["/a"]);
+    }
+}

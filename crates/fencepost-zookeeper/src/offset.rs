@@ -1,0 +1,92 @@
+//! What is added to ZooKeeper's own numbers so that tokens are on the scale of all backends: microseconds since 1970.
+//!
+//! The number of the transaction that made a place grows with every write to the ensemble, over the deletion of nodes too. The offset
+//! of a lock is in its node; the greatest one that a clock has asked for is in the root as well, so that a node that somebody has
+//! deleted begins where it was. Invariant: an offset is never lowered.
+
+use fencepost_core::{Clock, Error, ErrorKind, FencingToken, Result};
+
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::nodes;
+use crate::protocol::{Answer, Code, Request};
+use crate::record::LockRecord;
+use crate::seen::Seen;
+use crate::session::{fine, garbled, lost_touch, refused};
+
+/// How far tokens may lag behind the wall clock before the offset is raised.
+const LAG_MOST_MICROS: u64 = 60_000_000;
+
+/// The token of a place, where the lock's offset is good enough as it is.
+pub(crate) fn token(record: &LockRecord, made_by: i64, clock: &Clock) -> Option<FencingToken> {
+    record.token(made_by).filter(|token| token.get().saturating_add(LAG_MOST_MICROS) >= clock.wall_micros())
+}
+
+/// Raises the offset of a lock to the wall clock, for the place at `path`, which is the first of the queue. The new token; `None`
+/// where something has changed meanwhile, and it is to be looked at again.
+///
+/// # Cancel safety
+/// A dropped call may or may not have raised it.
+pub(crate) async fn raise(
+    connection: &Connection,
+    endpoint: &Endpoint,
+    clock: &Clock,
+    (lock, path): (&str, &str),
+    seen: &Seen,
+    made_by: i64,
+) -> Result<Option<FencingToken>> {
+    let wall = clock.wall_micros().min(FencingToken::MAX);
+    let number = u64::try_from(made_by).unwrap_or_default();
+    let Some(of_all) = raise_all(connection, &nodes::root(&endpoint.chroot), wall, number).await? else {
+        return Ok(None);
+    };
+    let mut record = seen.record.clone();
+    record.offset = record.offset.max(Some(of_all));
+    let token = record.token(made_by).ok_or_else(exhausted)?;
+    let change = [Request::check(path, -1), Request::set_data(lock, &record.bytes(), seen.version)];
+    let answer = connection.call(&Request::all(&change)).await.map_err(|broken| lost_touch(&broken))?;
+    Ok(if is_done(&answer)? { Some(token) } else { None })
+}
+
+/// The offset of all locks, raised where a place with this number would lag with it.
+async fn raise_all(connection: &Connection, root: &str, wall: u64, number: u64) -> Result<Option<u64>> {
+    let (bytes, stat) = fine(connection.call(&Request::data(root, false)).await)?.data().map_err(garbled)?;
+    let mut all = LockRecord::read(&bytes);
+    let current = all.offset.unwrap_or_default();
+    if current.saturating_add(number).saturating_add(LAG_MOST_MICROS) >= wall {
+        return Ok(Some(current));
+    }
+    let raised = wall.saturating_sub(number);
+    all.offset = Some(raised);
+    let answer = connection.call(&Request::set_data(root, &all.bytes(), stat.version)).await;
+    let answer = answer.map_err(|broken| lost_touch(&broken))?;
+    match answer.code {
+        Code::OK => Ok(Some(raised)),
+        Code::BAD_VERSION => Ok(None),
+        code => Err(refused(code)),
+    }
+}
+
+/// Whether a transaction was carried out; if not, since something had changed before it.
+///
+/// # Errors
+/// Where that is not why.
+pub(crate) fn is_done(answer: &Answer) -> Result<bool> {
+    let parts = answer.parts().unwrap_or_default();
+    let failed = parts.into_iter().chain([answer.code]).find(|code| *code != Code::OK);
+    match failed {
+        None => Ok(true),
+        Some(Code::NO_NODE | Code::BAD_VERSION) => Ok(false),
+        Some(code) => Err(refused(code)),
+    }
+}
+
+/// The offset with which a place of this number gets a token of at least `to`.
+pub(crate) fn reaching(to: FencingToken, number: i64) -> u64 {
+    to.get().saturating_sub(u64::try_from(number).unwrap_or_default())
+}
+
+fn exhausted() -> Error {
+    let what = format!("there is none left: the next one would be above {}", FencingToken::MAX);
+    Error::new(ErrorKind::Unexpected, "draw a fencing token", what)
+}

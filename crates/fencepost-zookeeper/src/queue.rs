@@ -1,0 +1,403 @@
+//! Acquiring a lock: taking a place in its queue, waiting for the one before, and leaving nothing behind.
+//!
+//! Each waiter watches its predecessor alone, so a release wakes one of them. Invariant: a place is never made while an earlier one of
+//! the same attempt may be there, and a lease is handed out only with a term that the session's heartbeats have proved.
+
+use std::time::Duration;
+
+use fencepost_core::{
+    AcquireRequest, Clock, Error, ErrorKind, FencingToken, Grant, Moment, Renewal, Result, Wait, until,
+};
+use futures_util::FutureExt;
+
+use crate::claim::ZooKeeperClaim;
+use crate::connection::Connection;
+use crate::ensemble::Ensemble;
+use crate::nodes::{self, Place};
+use crate::offset;
+use crate::protocol::{Code, Request, Stay};
+use crate::record::{Granted, LockRecord, PlaceRecord};
+use crate::seen::{Look, Seen};
+use crate::session::{Held, fine, gone, lost_touch, refused};
+use crate::trace::Trace;
+
+/// How long an ensemble that broke off is tried to be reached before a wait ends.
+const RECONNECT_MOST: Duration = Duration::from_secs(5);
+
+/// How long the first try may take, also where less is left to wait.
+const ONE_TRY_MOST: Duration = Duration::from_secs(1);
+
+/// How long a place that was given up is deleted before its caller is told how things stand.
+const ERASE_MOST: Duration = Duration::from_millis(500);
+
+/// Acquires the lock as the request says.
+///
+/// # Cancel safety
+/// Dropping it deletes the attempt's place, in the background.
+///
+/// # Errors
+/// `Contended` when it is held and the wait is over; `Indeterminate` when its place may be there and the ensemble cannot be reached;
+/// `Unavailable` when it cannot be reached.
+pub(crate) async fn acquire(ensemble: &Ensemble, request: &AcquireRequest) -> Result<ZooKeeperClaim> {
+    let clock = ensemble.clock();
+    let now = clock.now();
+    let mut attempt = Attempt::new(ensemble, request);
+    let patience = request.wait.give_up_at(now).filter(|_| request.wait != Wait::No);
+    let give_up_at = patience.map(|at| at.max(now.after(ONE_TRY_MOST)));
+    let outcome = until(clock, give_up_at, Box::pin(attempt.run())).await;
+    match outcome.unwrap_or_else(|| Err(attempt.standing.out_of_time())) {
+        Ok(claim) => Ok(claim),
+        Err(error) => {
+            let soon = Some(clock.now().after(ERASE_MOST));
+            let is_clean = until(clock, soon, Box::pin(attempt.trace.erase())).await.is_some();
+            Err(if is_clean { error } else { in_doubt(&error) })
+        }
+    }
+}
+
+fn in_doubt(error: &Error) -> Error {
+    let what = format!("{error}; the ensemble may have granted it");
+    Error::new(ErrorKind::Indeterminate, "acquire the lock", what).hint(
+        "it is given back as soon as the ensemble can be reached, and ends with the session at the latest",
+    )
+}
+
+/// How the attempt stands when its time is over.
+#[derive(Clone, Copy)]
+enum Standing {
+    Unreached,
+    Held,
+    Resting,
+}
+
+impl Standing {
+    fn out_of_time(self) -> Error {
+        match self {
+            Self::Unreached => crate::session::unavailable("the ensemble has not answered in time"),
+            Self::Held => contended("it was held all the time"),
+            Self::Resting => contended("it rests, as its last holder asked"),
+        }
+    }
+}
+
+fn contended(what: &str) -> Error {
+    Error::new(ErrorKind::Contended, "acquire the lock", what)
+}
+
+/// One attempt to acquire one lock. Dropped before its end it deletes its place.
+struct Attempt<'a> {
+    ensemble: &'a Ensemble,
+    request: &'a AcquireRequest,
+    began_micros: u64,
+    standing: Standing,
+    trace: Trace,
+    /// Since when the ensemble cannot be reached that could be before.
+    in_trouble_since: Option<Moment>,
+    was_reached: bool,
+}
+
+/// Where the attempt stands in the queue.
+enum Position<'a> {
+    First,
+    Behind(&'a Place),
+    Nowhere,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(ensemble: &'a Ensemble, request: &'a AcquireRequest) -> Self {
+        Self {
+            ensemble,
+            request,
+            began_micros: ensemble.clock().wall_micros(),
+            standing: Standing::Unreached,
+            trace: trace(ensemble, request),
+            in_trouble_since: None,
+            was_reached: false,
+        }
+    }
+
+    fn clock(&self) -> &'a Clock {
+        self.ensemble.clock()
+    }
+
+    async fn run(&mut self) -> Result<ZooKeeperClaim> {
+        loop {
+            match self.try_once().await {
+                Err(error) if error.kind() == ErrorKind::Unavailable && self.was_reached => {
+                    let now = self.clock().now();
+                    let since = *self.in_trouble_since.get_or_insert(now);
+                    if now.since(since) >= RECONNECT_MOST {
+                        return Err(error);
+                    }
+                }
+                // The session has ended, or the place was deleted: the next one is at the end of the queue.
+                Err(error) if error.kind() == ErrorKind::Lost => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Goes as far as one connection leads.
+    async fn try_once(&mut self) -> Result<ZooKeeperClaim> {
+        if self.trace.used.session.has_ended() {
+            // What was made in that session is gone or will be soon, and is no place of ours.
+            self.trace = trace(self.ensemble, self.request);
+        }
+        let connection = self.trace.used.session.connection().await?;
+        self.was_reached = true;
+        self.trace.made().await?;
+        self.trace.recover(&connection).await?;
+        if self.request.wait == Wait::No && self.trace.stand.is_none() {
+            self.peek(&connection).await?;
+        }
+        let mut seen = self.stand(&connection).await?;
+        loop {
+            self.in_trouble_since = None;
+            match self.position(&seen) {
+                Position::Nowhere => {
+                    self.trace.stand = None;
+                    return Err(gone(None));
+                }
+                Position::First => {
+                    if let Some(claim) = self.first(&connection, &seen).await? {
+                        return Ok(claim);
+                    }
+                }
+                Position::Behind(place) => self.wait_for(&connection, place).await?,
+            }
+            seen = self.look(&connection).await?;
+        }
+    }
+
+    async fn look(&self, connection: &Connection) -> Result<Seen> {
+        let lock = self.trace.lock();
+        let under_way = Look::begin_with(&mut connection.batch(), lock, self.ensemble.known(lock));
+        self.seen(under_way, connection, lock).await?.ok_or_else(|| gone(None))
+    }
+
+    /// The end of a look, which is remembered.
+    async fn seen(&self, under_way: Look, connection: &Connection, lock: &str) -> Result<Option<Seen>> {
+        let seen = under_way.end(connection, lock).await?;
+        if let Some(seen) = &seen {
+            self.ensemble.remember(lock, seen);
+        }
+        Ok(seen)
+    }
+
+    /// Refuses without a trace in the queue what is held.
+    async fn peek(&mut self, connection: &Connection) -> Result<()> {
+        let Some(seen) = Seen::anew(connection, self.trace.lock()).await? else { return Ok(()) };
+        if seen.rest(self.clock().wall_micros()).is_some() {
+            return Err(Standing::Resting.out_of_time());
+        }
+        if seen.queue.is_empty() { Ok(()) } else { Err(contended("somebody else holds it")) }
+    }
+
+    /// Takes a place in the queue, where there is none yet, and looks at it.
+    async fn stand(&mut self, connection: &Connection) -> Result<Seen> {
+        if self.trace.stand.is_some() {
+            return self.look(connection).await;
+        }
+        if let Some(seen) = self.make(connection, None).await? {
+            return Ok(seen);
+        }
+        let lock = self.prepare(connection).await?;
+        self.make(connection, Some(&lock)).await?.ok_or_else(|| gone(None))
+    }
+
+    /// Makes the place, in a node for the lock that is made first if there is to be one; `None` where that node is missing. All is
+    /// sent at once.
+    async fn make(&mut self, connection: &Connection, lock: Option<&LockRecord>) -> Result<Option<Seen>> {
+        let access = self.ensemble.endpoint().access;
+        let stem = self.trace.path(&nodes::stem(self.request.holder));
+        let record = self.place_record(None).bytes();
+        let path = self.trace.lock().to_owned();
+        let under_way = {
+            let mut batch = connection.batch();
+            if let Some(lock) = lock {
+                // One that is there already is as good.
+                drop(batch.call(&Request::create(&path, &lock.bytes(), access, Stay::Persistent)));
+            }
+            let making = batch.call(&Request::create(&stem, &record, access, Stay::SessionInOrder));
+            self.trace.is_being_made(making);
+            Look::begin_with(&mut batch, &path, self.ensemble.known(&path))
+        };
+        match self.trace.made().await? {
+            Some(Code::OK) => self.seen(under_way, connection, &path).await,
+            Some(Code::NO_NODE) => Ok(None),
+            Some(code) => Err(refused(code)),
+            None => Err(gone(None)),
+        }
+    }
+
+    /// Makes what the node of the lock is below of. What is to be in that node.
+    async fn prepare(&self, connection: &Connection) -> Result<LockRecord> {
+        let root = prepare_root(connection, self.ensemble).await?;
+        Ok(LockRecord { name: Some(self.request.name.clone()), offset: root.offset, ..LockRecord::default() })
+    }
+
+    fn position<'s>(&self, seen: &'s Seen) -> Position<'s> {
+        let own = self.trace.stand.as_ref();
+        let index = own.and_then(|own| seen.queue.iter().position(|place| place.node == own.node));
+        match index {
+            None => Position::Nowhere,
+            Some(0) => Position::First,
+            Some(index) => Position::Behind(&seen.queue[index - 1]),
+        }
+    }
+
+    /// Waits until something becomes of the place before.
+    async fn wait_for(&mut self, connection: &Connection, place: &Place) -> Result<()> {
+        self.standing = Standing::Held;
+        if self.request.wait == Wait::No {
+            return Err(contended("somebody else holds it"));
+        }
+        let path = self.trace.path(&place.node);
+        let heard = self.trace.used.session.listen(&path);
+        let answer = connection.call(&Request::data(&path, true)).await;
+        let answer = answer.map_err(|broken| lost_touch(&broken))?;
+        self.trace.used.session.heed(&answer);
+        match answer.code {
+            Code::OK => {}
+            Code::NO_NODE => return Ok(()),
+            code => return Err(refused(code)),
+        }
+        let clock = self.clock();
+        match until(clock, self.request.wait.give_up_at(clock.now()), heard).await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) => Err(crate::session::unavailable("the connection broke")),
+            None => Err(self.standing.out_of_time()),
+        }
+    }
+
+    /// The lease, for the first of the queue; `None` where it is to look again.
+    async fn first(&mut self, connection: &Connection, seen: &Seen) -> Result<Option<ZooKeeperClaim>> {
+        let now = self.clock().wall_micros();
+        if let Some(rest) = seen.rest(now) {
+            let left = Duration::from_micros(rest.until_micros - now);
+            return self.sit_out(left).await.map(|()| None);
+        }
+        let session = self.trace.used.session.clone();
+        let Some(term) = session.term_at_once() else {
+            // Much may have happened until there is one.
+            return session.term().await.map(|_| None);
+        };
+        let Some(stand) = self.trace.stand.clone() else { return Ok(None) };
+        let path = self.trace.path(&stand.node);
+        let made_by = stand.stat.made_by;
+        let Some(token) = self.token(connection, seen, &path, made_by).await? else { return Ok(None) };
+        let Renewal { ttl, counted_from } = term;
+        let (name, holder) = (self.request.name.clone(), self.request.holder);
+        Ok(self.claim(Grant { name, holder, token, ttl, counted_from, slack: None }, path))
+    }
+
+    /// The token of the place, with the offset of the lock, which is raised first if need be.
+    async fn token(
+        &self,
+        connection: &Connection,
+        seen: &Seen,
+        path: &str,
+        made_by: i64,
+    ) -> Result<Option<FencingToken>> {
+        if let Some(token) = offset::token(&seen.record, made_by, self.clock()) {
+            return Ok(Some(token));
+        }
+        let (endpoint, at) = (self.ensemble.endpoint(), (self.trace.lock(), path));
+        offset::raise(connection, endpoint, self.clock(), at, seen, made_by).await
+    }
+
+    /// The claim takes over what the attempt has left in the queue.
+    fn claim(&mut self, grant: Grant, path: String) -> Option<ZooKeeperClaim> {
+        let granted = Granted { token: grant.token, at_micros: self.granted_at_micros() };
+        let (lost, gone) = futures_channel::oneshot::channel();
+        let held =
+            Held { record: self.place_record(Some(granted)).bytes(), counted_from: grant.counted_from, lost };
+        if !self.trace.used.session.hold(path, held) {
+            return None;
+        }
+        let rest = self.place_record(Some(granted)).rest(granted.token);
+        Some(ZooKeeperClaim::new(self.trace.take(), grant, gone, rest))
+    }
+
+    /// Where nobody was in the way, the place was made and granted at once.
+    fn granted_at_micros(&self) -> u64 {
+        let made_at = self.trace.stand.as_ref().and_then(|stand| u64::try_from(stand.stat.made_at_ms).ok());
+        let at_once = made_at.filter(|_| matches!(self.standing, Standing::Unreached));
+        at_once.map_or_else(|| self.clock().wall_micros(), |ms| ms.saturating_mul(1_000))
+    }
+
+    async fn sit_out(&mut self, left: Duration) -> Result<()> {
+        self.standing = Standing::Resting;
+        if self.request.wait == Wait::No {
+            return Err(self.standing.out_of_time());
+        }
+        let clock = self.clock();
+        let end = clock.now().after(left + Duration::from_millis(1));
+        match self.request.wait.give_up_at(clock.now()) {
+            Some(at) if at <= end => {
+                clock.sleep_until(at).await;
+                Err(self.standing.out_of_time())
+            }
+            _ => {
+                clock.sleep_until(end).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn place_record(&self, granted: Option<Granted>) -> PlaceRecord {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        PlaceRecord {
+            label: self.request.label.clone(),
+            asked: self.began_micros,
+            ttl_ms: ms(self.trace.used.session.timeout()),
+            at_least_ms: self.request.at_least.map(ms),
+            granted,
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.trace.is_clean() {
+            erase_behind(self.trace.take());
+        }
+    }
+}
+
+/// Deletes what an attempt has left. The first request is on its way when this returns.
+pub(crate) fn erase_behind(mut trace: Trace) {
+    if trace.is_clean() {
+        return;
+    }
+    let clock = trace.used.session.clock().clone();
+    let mut erasing = Box::pin(async move { trace.erase().await });
+    if erasing.as_mut().now_or_never().is_none() {
+        clock.spawn(erasing);
+    }
+}
+
+fn trace(ensemble: &Ensemble, request: &AcquireRequest) -> Trace {
+    let lock = nodes::lock(&ensemble.endpoint().chroot, &request.name);
+    Trace::new(ensemble.session(request.ttl), lock, nodes::stem(request.holder))
+}
+
+/// Makes the node that all locks are below of, and what that is below of. What is in it.
+pub(crate) async fn prepare_root(connection: &Connection, ensemble: &Ensemble) -> Result<LockRecord> {
+    let (root, access) = (nodes::root(&ensemble.endpoint().chroot), ensemble.endpoint().access);
+    let (made, data) = {
+        let mut batch = connection.batch();
+        let paths = nodes::ancestry(&root);
+        let made: Vec<_> =
+            paths.map(|path| batch.call(&Request::create(path, b"", access, Stay::Persistent))).collect();
+        (made, batch.call(&Request::data(&root, false)))
+    };
+    for made in made {
+        let answer = made.await.map_err(|broken| lost_touch(&broken))?;
+        if !matches!(answer.code, Code::OK | Code::NODE_EXISTS | Code::NO_AUTH) {
+            return Err(refused(answer.code));
+        }
+    }
+    let (bytes, _) = fine(data.await)?.data().map_err(crate::session::garbled)?;
+    Ok(LockRecord::read(&bytes))
+}
