@@ -209,6 +209,7 @@ impl Scope {
 /// What one backend promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "each is a promise of its own, and none decides another")]
 pub struct Profile {
     /// The backend's kind: `file`, `redis`, …
     pub backend: &'static str,
