@@ -62,6 +62,14 @@ impl Printer {
         let _ = std::io::stdout().write_all(format!("{text}\n").as_bytes());
     }
 
+    /// Data that is of no use unless all of it arrives.
+    #[expect(clippy::unused_self, reason = "everything that is said goes through the printer")]
+    pub(crate) fn whole(self, text: &str) -> std::io::Result<()> {
+        let mut stdout = std::io::stdout();
+        stdout.write_all(format!("{text}\n").as_bytes())?;
+        stdout.flush()
+    }
+
     /// Something that the user must know; `-q` does not silence it.
     pub(crate) fn error(self, what: impl std::fmt::Display) {
         self.line("error", 31, what);

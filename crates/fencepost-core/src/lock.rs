@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 
 use crate::backend::{AcquireRequest, Backend, Handover, LockState, Renewal, Revoked, Wait};
+use crate::deadline::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Observer;
 use crate::fence::Fence;
+use crate::keeper::passed_deadline;
 use crate::lease::Lease;
 use crate::name::{LockName, NamePrefix};
 use crate::poll::{Raced, race, until};
@@ -108,11 +110,19 @@ impl Locks {
     /// [`ErrorKind::Lost`] when the lease has ended; [`ErrorKind::Unsupported`] where leases cannot be detached.
     pub async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
         let renewed = match self.profile().longest_ttl {
-            _ if !self.profile().detach => Err(not_detachable(self.profile())),
+            _ if !self.profile().detach => Err(self.profile().not_detachable().during("renew the lease")),
             Some(longest) if ttl > longest => Err(too_long(ttl, longest, self)),
             _ => self.0.renew(handover, ttl).await,
         };
-        renewed.map_err(|error| error.on(&handover.lock))
+        // An answer that comes after the term that it tells of is none.
+        let in_time = renewed.and_then(|renewal| {
+            let deadline = Deadline::of(renewal.counted_from, renewal.ttl);
+            if deadline.passed(self.0.clock().now()) {
+                return Err(passed_deadline().during("renew the lease"));
+            }
+            Ok(renewal)
+        });
+        in_time.map_err(|error| error.on(&handover.lock))
     }
 
     /// Gives back a lease that was [detached](Lease::detach), here or in another process.
@@ -403,11 +413,6 @@ fn too_long(ttl: Duration, longest: Duration, locks: &Locks) -> Error {
     let what = format!("a ttl of {ttl:?} is more than the {longest:?} that {locks} gives");
     let error = Error::new(ErrorKind::InvalidArgument, "renew the lease", what);
     error.hint("ask for a shorter one, or raise max_ttl in the URL")
-}
-
-fn not_detachable(profile: &Profile) -> Error {
-    let what = format!("a lease of {} {}", profile.backend, profile.expiry.describe());
-    Error::new(ErrorKind::Unsupported, "renew the lease", what)
 }
 
 /// Says that it is the fence that is wrong, and not the place of the lock.

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
+
 /// When a holder that is gone stops holding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -263,6 +265,17 @@ impl Profile {
             longest_ttl: Some(Duration::from_mins(1)),
             cost: None,
         }
+    }
+
+    /// Why a lease cannot be detached.
+    pub fn not_detachable(&self) -> Error {
+        let ends = match self.expiry {
+            Expiry::AfterTtl => "ends with the session or the process of its holder",
+            Expiry::WithSession | Expiry::WithProcess => self.expiry.describe(),
+        };
+        let what = format!("a lease of {} {ends}, so no other process can have it", self.backend);
+        Error::new(ErrorKind::Unsupported, "detach the lease", what)
+            .hint("run the job under the lock: fencepost run LOCK -- COMMAND")
     }
 
     /// Changes the expiry.

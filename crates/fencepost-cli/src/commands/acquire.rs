@@ -5,13 +5,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use fencepost::{
-    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, FencingToken, HolderId, Lock, LockName, Locks, Result,
-    Wait, block_on, until,
+    BackendUrl, Clock, DEFAULT_TTL, Deadline, Error, ErrorKind, FencingToken, HolderId, Lock, LockName,
+    Locks, Result, Wait, block_on, until,
 };
 use serde::Serialize;
 
 use super::lease_id::LeaseId;
-use super::patience::{explained, persistently};
+use super::patience::{explain_contention, explained, persistently};
 use super::place::{Place, fail};
 use super::state::milliseconds;
 use super::warn_of_password;
@@ -23,6 +23,9 @@ use crate::printer::Printer;
 /// How long the end of a wait that was interrupted takes to be told to the backend.
 const SETTLE_MOST: Duration = Duration::from_millis(500);
 
+/// A lease with less than this share of its ttl left when it is to be handed out is renewed first.
+const FRESH_SHARE: f64 = 0.75;
+
 /// What is printed of a lease.
 #[derive(Debug, Serialize)]
 struct Leased<'a> {
@@ -31,47 +34,53 @@ struct Leased<'a> {
     holder: HolderId,
     lease: String,
     ttl_ms: u64,
+    remaining_ms: u64,
     backend: &'static str,
+}
+
+/// A lease that nobody keeps, and until when it may be believed in.
+#[derive(Debug)]
+struct Loose {
+    id: LeaseId,
+    deadline: Deadline,
 }
 
 /// Acquires a lock and leaves it to whoever has its id.
 pub(crate) fn acquire(global: &Global, args: &args::Acquire, printer: Printer) -> Exit {
-    let place = match place(global, &args.lock, printer) {
-        Ok(place) => place,
+    let (place, locks) = match detachable(global, &args.lock, "acquire the lock", printer) {
+        Ok(found) => found,
         Err(exit) => return exit,
     };
-    match prepare(args, &place, printer) {
-        Ok((locks, lock)) => granted(args, &place, &locks, &lock, printer).unwrap_or_else(|error| {
+    let flagged = match flagged(args, printer) {
+        Ok(flagged) => flagged,
+        Err(error) => return fail(&error, printer),
+    };
+    let job = Job { args, place, locks, printer };
+    match job.lock(&flagged) {
+        Ok(lock) => job.run(&lock).unwrap_or_else(|error| {
             printer.error(format_args!("the system refuses what a wait needs: {error}"));
             Exit::UNAVAILABLE
         }),
-        Err(error) if place.is_by_rule() => {
-            fail(&error, printer);
-            Exit::CONFIG
-        }
-        Err(error) => fail(&error, printer),
+        Err(error) => job.fail(&error),
     }
 }
 
 /// Renews a lease of [`acquire`].
 pub(crate) fn renew(global: &Global, args: &args::Leased, printer: Printer) -> Exit {
-    let (place, locks) = match detachable(global, &args.lock, printer) {
+    let (place, locks) = match detachable(global, &args.lock, "renew the lease", printer) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    let handover = args.lease.handover(&args.lock);
-    match block_on(locks.renew(&handover, args.lease.ttl())) {
-        Ok(_) => {
-            say(&args.lock, &args.lease, &place, printer);
-            Exit::OK
-        }
+    match block_on(renewed(&locks, &args.lock, args.lease.clone())) {
+        // Whoever has not read it has the lease all the same.
+        Ok(loose) => say(&args.lock, &loose, &place, printer).map_or_else(|_| Exit::OK, |()| Exit::OK),
         Err(error) => fail(&error, printer),
     }
 }
 
 /// Releases a lease of [`acquire`].
 pub(crate) fn release(global: &Global, args: &args::Leased, printer: Printer) -> Exit {
-    let (_, locks) = match detachable(global, &args.lock, printer) {
+    let (_, locks) = match detachable(global, &args.lock, "release the lock", printer) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
@@ -84,43 +93,25 @@ pub(crate) fn release(global: &Global, args: &args::Leased, printer: Printer) ->
     }
 }
 
-fn place(global: &Global, lock: &LockName, printer: Printer) -> Result<Place, Exit> {
-    Place::of(global, std::slice::from_ref(lock), printer).map(|mut places| places.remove(0))
+async fn renewed(locks: &Locks, lock: &LockName, id: LeaseId) -> Result<Loose> {
+    let renewal = locks.renew(&id.handover(lock), id.ttl()).await?;
+    Ok(Loose { id, deadline: Deadline::of(renewal.counted_from, renewal.ttl) })
 }
 
-fn detachable(global: &Global, lock: &LockName, printer: Printer) -> Result<(Place, Locks), Exit> {
-    let place = place(global, lock, printer)?;
-    let locks = place.connect().and_then(|locks| refuse_what_cannot_be_detached(&locks).map(|()| locks));
+fn detachable(
+    global: &Global,
+    lock: &LockName,
+    operation: &'static str,
+    printer: Printer,
+) -> Result<(Place, Locks), Exit> {
+    let place = Place::of(global, std::slice::from_ref(lock), printer)?.remove(0);
+    let locks = place.connect().and_then(|locks| {
+        if locks.profile().detach {
+            return Ok(locks);
+        }
+        Err(locks.profile().not_detachable().during(operation).on(lock))
+    });
     locks.map(|locks| (place, locks)).map_err(|error| fail(&error, printer))
-}
-
-fn refuse_what_cannot_be_detached(locks: &Locks) -> Result<()> {
-    let profile = locks.profile();
-    if profile.detach {
-        return Ok(());
-    }
-    let what = format!(
-        "a lease of {} {}, so no other process can have it",
-        profile.backend,
-        profile.expiry.describe()
-    );
-    let error = Error::new(ErrorKind::Unsupported, "acquire the lock", what);
-    Err(error.hint("run the job under the lock: fencepost run LOCK -- COMMAND"))
-}
-
-/// The lock with what its rule and the command line say.
-fn prepare(args: &args::Acquire, place: &Place, printer: Printer) -> Result<(Locks, Lock)> {
-    let locks = place.connect()?;
-    refuse_what_cannot_be_detached(&locks)?;
-    let mut lock = locks.lock(args.lock.as_str())?.label(crate::label::of_the_caller());
-    lock = lock.ttl(args.ttl.or_else(|| place.ttl()).unwrap_or(DEFAULT_TTL));
-    if place.choice.as_ref().is_some_and(|choice| choice.rule.require_durable) {
-        lock = lock.require_durable();
-    }
-    for fence in place.fences().chain(&flagged(args, printer)?) {
-        lock = lock.fence(fencepost::fence(fence)?);
-    }
-    Ok((locks, lock))
 }
 
 fn flagged(args: &args::Acquire, printer: Printer) -> Result<Vec<BackendUrl>> {
@@ -131,52 +122,86 @@ fn flagged(args: &args::Acquire, printer: Printer) -> Result<Vec<BackendUrl>> {
     Ok(fences)
 }
 
-/// Waits for the lock, which a signal ends, and hands the lease out.
-fn granted(
-    args: &args::Acquire,
-    place: &Place,
-    locks: &Locks,
-    lock: &Lock,
+/// One acquisition.
+struct Job<'a> {
+    args: &'a args::Acquire,
+    place: Place,
+    locks: Locks,
     printer: Printer,
-) -> io::Result<Exit> {
-    let signals = Signals::block()?;
-    let inbox = Inbox::alone(&signals)?;
-    let patience = patience(args, place);
-    let acquire = async || leased(lock, patience).await;
-    let target = [(locks.clone(), args.lock.clone())];
-    let acquiring = explained(&target, patience, printer, persistently(true, patience, printer, acquire));
-    let acquired = wait(&inbox, acquiring)?;
-    settle(printer);
-    Ok(match acquired {
-        Ok(Ok(id)) => {
-            say(&args.lock, &id, place, printer);
-            Exit::OK
+}
+
+impl Job<'_> {
+    /// The lock with what its rule and the command line say.
+    fn lock(&self, flagged: &[BackendUrl]) -> Result<Lock> {
+        let mut lock = self.locks.lock(self.args.lock.as_str())?.label(crate::label::of_the_caller());
+        lock = lock.ttl(self.args.ttl.or_else(|| self.place.ttl()).unwrap_or(DEFAULT_TTL));
+        if self.place.choice.as_ref().is_some_and(|choice| choice.rule.require_durable) {
+            lock = lock.require_durable();
         }
-        Ok(Err(error)) => fail(&error, printer),
-        Err(signal) => Exit::signalled(signal),
-    })
-}
-
-fn patience(args: &args::Acquire, place: &Place) -> Wait {
-    let wait = args.wait.or_else(|| place.choice.as_ref()?.wait);
-    match (args.no_wait, wait) {
-        (true, _) => Wait::No,
-        (false, Some(wait)) => Wait::Until(Clock::system().now().after(wait)),
-        (false, None) => Wait::Forever,
+        for fence in self.place.fences().chain(flagged) {
+            lock = lock.fence(fencepost::fence(fence)?);
+        }
+        Ok(lock)
     }
-}
 
-/// One lease that nobody keeps.
-async fn leased(lock: &Lock, wait: Wait) -> Result<LeaseId> {
-    let lease = match wait {
-        Wait::No => lock.try_acquire().await?.ok_or_else(|| {
-            Error::new(ErrorKind::Contended, "acquire the lock", "it is held").on(lock.name())
-        })?,
-        Wait::Until(at) => lock.clone().wait(at.since(Clock::system().now())).acquire().await?,
-        Wait::Forever => lock.acquire().await?,
-    };
-    let ttl = lease.ttl().unwrap_or_default();
-    Ok(LeaseId::new(&lease.detach().await?, ttl))
+    /// Waits for the lock, which a signal ends, and hands the lease out.
+    fn run(&self, lock: &Lock) -> io::Result<Exit> {
+        let signals = Signals::block()?;
+        let inbox = Inbox::alone(&signals)?;
+        let patience = self.patience();
+        let acquire = async || self.leased(lock, patience).await;
+        let target = [(self.locks.clone(), self.args.lock.clone())];
+        let acquiring = persistently(true, patience, self.printer, acquire);
+        let acquired = wait(&inbox, explained(&target, patience, self.printer, acquiring))?;
+        settle(self.printer);
+        Ok(match acquired {
+            Ok(Ok(loose)) => self.hand_out(&loose),
+            Ok(Err(error)) if error.kind() == ErrorKind::Contended => {
+                explain_contention(&target, &error, self.printer);
+                Exit::NOT_ACQUIRED
+            }
+            Ok(Err(error)) => self.fail(&error),
+            Err(signal) => Exit::signalled(signal),
+        })
+    }
+
+    /// A lease whose id nobody can read is nobody's, and given back.
+    fn hand_out(&self, loose: &Loose) -> Exit {
+        let Err(error) = say(&self.args.lock, loose, &self.place, self.printer) else { return Exit::OK };
+        self.printer.error(format_args!("cannot print the lease, which is given back: {error}"));
+        if let Err(error) = block_on(self.locks.give_back(&loose.id.handover(&self.args.lock))) {
+            fail(&error, self.printer);
+        }
+        Exit::UNAVAILABLE
+    }
+
+    /// Prints `error`; its exit code, which is that of the configuration where its rule is to blame.
+    fn fail(&self, error: &Error) -> Exit {
+        let exit = fail(error, self.printer);
+        let is_refused = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidArgument);
+        if is_refused && self.place.is_by_rule() { Exit::CONFIG } else { exit }
+    }
+
+    fn patience(&self) -> Wait {
+        let wait = self.args.wait.or_else(|| self.place.choice.as_ref()?.wait);
+        match (self.args.no_wait, wait) {
+            (true, _) => Wait::No,
+            (false, Some(wait)) => Wait::Until(Clock::system().now().after(wait)),
+            (false, None) => Wait::Forever,
+        }
+    }
+
+    /// One lease that nobody keeps, with most of its ttl left: its fences may have taken long to be sealed.
+    async fn leased(&self, lock: &Lock, wait: Wait) -> Result<Loose> {
+        let lease = Lock::acquire_all(std::slice::from_ref(lock), wait).await?.remove(0);
+        let (ttl, deadline) = (lease.ttl().unwrap_or_default(), lease.deadline());
+        let id = LeaseId::new(&lease.detach().await?, ttl);
+        let left = deadline.remaining(Clock::system().now()).unwrap_or_default();
+        if left < ttl.mul_f64(FRESH_SHARE) {
+            return renewed(&self.locks, lock.name(), id).await;
+        }
+        Ok(Loose { id, deadline })
+    }
 }
 
 /// Waits for `acquiring`, or for a signal that ends the wait.
@@ -204,15 +229,16 @@ fn settle(printer: Printer) {
     }
 }
 
-fn say(lock: &LockName, id: &LeaseId, place: &Place, printer: Printer) {
-    let handover = id.handover(lock);
+fn say(lock: &LockName, loose: &Loose, place: &Place, printer: Printer) -> io::Result<()> {
+    let handover = loose.id.handover(lock);
     let leased = Leased {
         lock: lock.as_str(),
         token: handover.token,
         holder: handover.holder,
-        lease: id.to_string(),
-        ttl_ms: milliseconds(id.ttl()),
+        lease: loose.id.to_string(),
+        ttl_ms: milliseconds(loose.id.ttl()),
+        remaining_ms: milliseconds(loose.deadline.remaining(Clock::system().now()).unwrap_or_default()),
         backend: place.url.kind(),
     };
-    printer.data(&serde_json::to_string(&leased).expect("a lease is plain data"));
+    printer.whole(&serde_json::to_string(&leased).expect("a lease is plain data"))
 }

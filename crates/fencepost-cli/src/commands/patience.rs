@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use fencepost::{Clock, ErrorKind, LockName, LockState, Locks, Result, Status, Wait, race};
+use fencepost::{
+    Clock, Error, ErrorKind, LockName, LockState, Locks, Result, Status, Wait, block_on, race, until,
+};
 
 use super::state::sentence;
 use crate::printer::Printer;
 
 /// After how long a wait is explained.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long the end of a wait asks who has the locks.
+const EXPLAIN_MOST: Duration = Duration::from_millis(500);
 
 /// How long a backend that cannot be reached is tried.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(5);
@@ -74,8 +79,24 @@ pub(crate) async fn explained<T>(
     }
 }
 
+/// Says who has the locks that were not acquired.
+pub(crate) fn explain_contention(locks: &[(Locks, LockName)], error: &Error, printer: Printer) {
+    let clock = Clock::system();
+    let give_up_at = Some(clock.now().after(EXPLAIN_MOST));
+    let mut states = block_on(until(&clock, give_up_at, taken(locks))).unwrap_or_default();
+    // Why there is a quarantine, the error says.
+    states.retain(|state| state.status != Status::Quarantined);
+    if states.is_empty() {
+        // It was given back a moment ago.
+        printer.failure(error);
+    }
+    for state in states {
+        printer.error(format_args!("not acquired: {}", sentence(&state)));
+    }
+}
+
 /// Those of the locks that are not free.
-pub(crate) async fn taken(locks: &[(Locks, LockName)]) -> Vec<LockState> {
+async fn taken(locks: &[(Locks, LockName)]) -> Vec<LockState> {
     let mut states = Vec::new();
     for (locks, name) in locks {
         states.extend(locks.inspect(name.as_str()).await);

@@ -48,63 +48,85 @@ impl<'a> Revocation<'a> {
     }
 
     fn carry_out(&self) -> Result<Exit> {
-        let state = block_on(self.locks.inspect(self.args.lock.as_str()))?;
+        let name = self.args.lock.as_str();
+        let state = block_on(self.locks.inspect(name))?;
         if state.token != Some(self.args.token) || state.holder.is_none() {
-            return Ok(self.not_current(&state));
+            return self.not_current(&state);
         }
         let question = format!("{}. Take it away?", sentence(&state));
         if !confirmed(self.args.yes, &question, self.printer)? {
             self.printer.note("nothing was done");
             return Ok(Exit::NOT_DONE);
         }
-        let name = self.args.lock.as_str();
         if !self.fences.is_empty() {
             // The fences are sealed with the token in between, which is nobody's.
             block_on(self.locks.lift(name, self.after(2)?))?;
         }
-        match block_on(self.locks.revoke(name, self.args.token, &self.args.reason))? {
-            Revoked::Done => self.seal(),
-            Revoked::NotCurrent => Ok(self.not_current(&block_on(self.locks.inspect(name))?)),
+        match block_on(self.locks.revoke(name, self.args.token, &self.args.reason)) {
+            Ok(Revoked::Done) => {
+                let (lock, token) = (&self.args.lock, self.args.token);
+                self.printer.detail(format_args!("{lock}: the lease with token {token} is taken away"));
+                self.seal(&self.nobodys()?).map(|()| Exit::OK)
+            }
+            Ok(Revoked::NotCurrent) => self.not_current(&block_on(self.locks.inspect(name))?),
+            // It may have been taken away; refused it is in any case.
+            Err(error) => {
+                self.seal(&self.nobodys()?)?;
+                Err(error)
+            }
         }
     }
 
-    /// Has the fences refuse the old holder. One that has seen a newer one does already.
-    fn seal(&self) -> Result<Exit> {
-        self.printer.detail(format_args!(
-            "{}: the lease with token {} is taken away",
-            self.args.lock, self.args.token
-        ));
-        if self.fences.is_empty() {
-            return Ok(Exit::OK);
-        }
-        let stamp = Stamp {
+    /// A stamp between the token that is meant and the next one.
+    fn nobodys(&self) -> Result<Stamp> {
+        Ok(Stamp {
             lock: self.args.lock.clone(),
             token: self.after(1)?,
             holder: StampHolder::new("revoked")?,
-        };
+        })
+    }
+
+    /// Has all fences refuse the old holder. One that has seen a newer one does already.
+    fn seal(&self, stamp: &Stamp) -> Result<()> {
+        let mut failed = None;
         for url in &self.fences {
-            match block_on(fencepost::fence(url)?.seal(&stamp)) {
+            match fencepost::fence(url).and_then(|fence| block_on(fence.seal(stamp))) {
                 Err(error) if error.kind() != ErrorKind::Stale => {
-                    let hint = format!(
-                        "the lease is taken away; seal the fence when it answers: fencepost fence seal {url} {} {}",
-                        stamp.lock, stamp.token
-                    );
-                    return Err(error.hint(hint));
+                    self.printer
+                        .error(format_args!("{url} may still accept token {}: {error}", self.args.token));
+                    failed = failed.or(Some(error));
                 }
                 _ => self.printer.detail(format_args!("{url} refuses token {} from now on", self.args.token)),
             }
         }
-        Ok(Exit::OK)
+        let Some(error) = failed else { return Ok(()) };
+        Err(error.hint("say it again when the fence answers: it is sealed then, also if the lease is over"))
     }
 
     fn after(&self, by: u64) -> Result<FencingToken> {
         self.args.token.get().saturating_add(by).try_into()
     }
 
-    fn not_current(&self, state: &LockState) -> Exit {
+    /// Another lease is the present one, or none. A lease that is over is refused by the fences all the same.
+    fn not_current(&self, state: &LockState) -> Result<Exit> {
+        let token = self.args.token;
         self.printer
-            .error(format_args!("token {} is not the present holder's; nothing was done", self.args.token));
+            .error(format_args!("token {token} is not the present holder's; no lease was taken away"));
         self.printer.note(sentence(state));
-        Exit::NOT_DONE
+        if self.fences.is_empty() {
+            return Ok(Exit::NOT_DONE);
+        }
+        match (state.holder, state.token) {
+            (Some(holder), Some(present)) if present > token => {
+                self.seal(&Stamp { lock: state.name.clone(), token: present, holder: holder.into() })?;
+            }
+            (None, _) => {
+                block_on(self.locks.lift(state.name.as_str(), self.after(2)?))?;
+                self.seal(&self.nobodys()?)?;
+            }
+            _ => return Ok(Exit::NOT_DONE),
+        }
+        self.printer.note(format_args!("the fences refuse token {token}"));
+        Ok(Exit::NOT_DONE)
     }
 }

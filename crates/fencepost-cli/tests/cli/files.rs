@@ -61,7 +61,7 @@ fn metrics_go_on_from_run_to_run_and_tell_outcomes_apart() {
     let run = |command: &str| {
         home.run(["run", "--metrics-file", "jobs.prom", "a \"b\"", "--", "sh", "-c", command])
     };
-    run("grep -q '^fencepost_held.* 1$' jobs.prom && grep -q '^fencepost_waiting.* 0$' jobs.prom").exits(0);
+    run("grep -q '^fencepost_held.* 1$' jobs.prom").exits(0);
     run("exit 3").exits(3);
     let labels = r#"lock="a \"b\"",backend="file""#;
     assert_eq!(sample(&home, &format!("fencepost_runs_total{{{labels},outcome=\"ran\"}}")), Some(2.0));
@@ -105,12 +105,30 @@ fn metrics_of_runs_at_the_same_time_are_all_counted() {
 fn place_where_no_metrics_can_be_written_stops_the_run_before_it_begins() {
     let home = Home::new();
     std::fs::create_dir(home.path("folder")).unwrap();
-    for path in ["missing/jobs.prom", "folder", "/dev/null"] {
+    home.write("passwords", "root:x:0:0\n");
+    for path in ["missing/jobs.prom", "folder", "/dev/null", "passwords"] {
         let run = home.run(["run", "--metrics-file", path, "demo", "--", "echo", "ran"]).exits(64);
         assert_eq!(run.stdout, "");
         assert!(run.stderr.contains("--metrics-file") && run.stderr.contains(path), "{run:?}");
     }
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    assert_eq!(home.read("passwords"), "root:x:0:0\n");
+}
+
+#[test]
+fn metrics_of_a_holder_stay_while_others_are_turned_away_and_the_file_keeps_its_mode() {
+    let home = Home::new();
+    home.write("jobs.prom", "");
+    let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(home.path("jobs.prom"), mode(0o640)).unwrap();
+    let nested = "fencepost run -n --metrics-file jobs.prom demo -- true; [ $? = 75 ] && grep '^fencepost_held' jobs.prom";
+    let held = home.run(["run", "--metrics-file", "jobs.prom", "demo", "--", "sh", "-c", nested]).exits(0);
+    assert!(held.stdout.trim_end().ends_with(" 1"), "{held:?}");
+    assert_eq!(sample(&home, r#"fencepost_held{lock="demo",backend="file"}"#), Some(0.0));
+    let found = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(home.path("jobs.prom")).unwrap().permissions(),
+    );
+    assert_eq!(found & 0o777, 0o640);
 }
 
 const CONFIGURATION: &str = r#"

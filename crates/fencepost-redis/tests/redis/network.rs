@@ -355,3 +355,22 @@ fn privileges_of_the_readme_are_enough_and_needed() {
         assert_kind(&refusal(&lock(&give(name, rules), "a")), ErrorKind::Denied);
     }
 }
+
+/// The server has renewed it, and it is over all the same when its holder hears of that.
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn renewal_that_is_heard_of_after_its_term_is_a_loss() {
+    let server = RedisServer::start();
+    let proxy = proxy_to(&server);
+    let (ann, bob) = (at(server.port(), CARELESS), at(proxy.port(), CARELESS));
+    let held = take(&lock(&ann, "a"));
+    let handover = block_on(held.detach()).expect("a lease on Redis can be detached");
+    // The connection is there, and the server knows the script.
+    block_on(bob.renew(&handover, TTL)).expect("it has not run out");
+    proxy.set(Mode::ReplyHole);
+    let renewing = std::thread::spawn(move || block_on(bob.renew(&handover, TTL)));
+    pass(TTL + TTL / 4);
+    proxy.set(Mode::Pass);
+    let late = renewing.join().expect("renewing does not panic").expect_err("its term is over");
+    assert_eq!(late.loss_reason(), Some(LossReason::Deadline), "{late}");
+}

@@ -136,7 +136,7 @@ fn assert_is_renewed(lease: &Lease) {
 #[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
 fn holder_that_reaches_another_member_keeps_its_lock() {
     let mut ensemble = quick();
-    let ttl = Duration::from_secs(20);
+    let ttl = Duration::from_secs(30);
     let lease = block_on(locks(&ensemble.url()).lock("orders").unwrap().ttl(ttl).acquire()).unwrap();
     let [cut, stopped] = ensemble.followers();
     ensemble.cut_off(cut);

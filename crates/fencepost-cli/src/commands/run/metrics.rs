@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,8 +49,6 @@ impl Metrics {
         // Behind a link, the file itself is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut metrics = Self { path, locks, added: Samples::new(), set: Samples::new(), printer };
-        metrics.set_all("fencepost_held", 0.0);
-        metrics.set_all("fencepost_waiting", 1.0);
         match metrics.merge() {
             Ok(()) => Ok(metrics),
             Err(error) => {
@@ -79,16 +77,17 @@ impl Metrics {
         }
     }
 
-    /// The wait for the locks is over, and they are held.
+    /// The locks are held.
     pub(super) fn acquired(&mut self) {
-        self.set_all("fencepost_waiting", 0.0);
         self.write();
     }
 
     /// The run has ended.
     pub(super) fn ended(&mut self, ending: &Ending, times: &Times) {
-        self.set_all("fencepost_held", 0.0);
-        self.set_all("fencepost_waiting", 0.0);
+        // A run that did not get the lock says nothing of the one that has it.
+        if times.held.is_some() {
+            self.set_all("fencepost_held", 0.0);
+        }
         self.set_all("fencepost_last_exit_code", f64::from(ending.exit.0));
         let now = Duration::from_micros(Clock::system().wall_micros()).as_secs_f64();
         self.set_all("fencepost_last_end_timestamp_seconds", now);
@@ -140,14 +139,15 @@ impl Metrics {
 
     fn merge(&mut self) -> io::Result<()> {
         let _alone = alone(&self.path)?;
-        let mut samples = read(&fs::read_to_string(&self.path).unwrap_or_default());
+        let mut samples = read(&fs::read_to_string(&self.path)?)?;
         for (sample, value) in std::mem::take(&mut self.added) {
             *samples.entry(sample).or_default() += value;
         }
         samples.append(&mut self.set.clone());
         // The collector reads what ends with .prom, and not this.
         let beside = self.path.with_extension(format!("{}.tmp", std::process::id()));
-        let replaced = fs::write(&beside, rendered(&samples)).and_then(|()| fs::rename(&beside, &self.path));
+        let replaced =
+            fill(&beside, &self.path, &rendered(&samples)).and_then(|()| fs::rename(&beside, &self.path));
         replaced.inspect_err(|_| drop(fs::remove_file(&beside)))
     }
 }
@@ -160,7 +160,7 @@ const LOOKS: u32 = 100;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Each metric: its name, its type, and what it says.
-const METRICS: [(&str, &str, &str); 10] = [
+const METRICS: [(&str, &str, &str); 9] = [
     ("fencepost_held", "gauge", "Whether a run holds the lock now."),
     ("fencepost_hold_seconds", "histogram", "How long runs held the lock, in seconds."),
     ("fencepost_last_end_timestamp_seconds", "gauge", "When the last run ended, in seconds since 1970."),
@@ -170,7 +170,6 @@ const METRICS: [(&str, &str, &str); 10] = [
     ("fencepost_runs_total", "counter", "Runs, by outcome."),
     ("fencepost_token", "gauge", "The fencing token of the last grant."),
     ("fencepost_wait_seconds", "histogram", "How long runs waited for the lock, in seconds."),
-    ("fencepost_waiting", "gauge", "Whether a run waits for the lock now."),
 ];
 
 /// Keeps other writers away. The file is replaced each time, so it has to be the same one after the wait.
@@ -197,15 +196,33 @@ fn is_same(file: &File, there: &fs::Metadata) -> bool {
     file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
 }
 
-/// What stands in a file of ours. A line that is none of ours is left out.
-fn read(text: &str) -> Samples {
-    let lines = text.lines().filter(|line| line.starts_with("fencepost_"));
-    lines
-        .filter_map(|line| {
-            let (sample, value) = line.rsplit_once(' ')?;
-            Some((sample.to_owned(), value.parse().ok()?))
-        })
-        .collect()
+/// Writes a new file that is to take the place of `old`, and may be read by whoever may read that.
+fn fill(beside: &Path, old: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).open(beside)?;
+    file.set_permissions(fs::metadata(old)?.permissions())?;
+    file.write_all(text.as_bytes())
+}
+
+/// What stands in a file of ours.
+///
+/// # Errors
+/// Where there are other lines in it, which would be lost.
+fn read(text: &str) -> io::Result<Samples> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    lines.map(|line| sample(line).ok_or_else(|| foreign(line))).collect()
+}
+
+fn sample(line: &str) -> Option<(String, f64)> {
+    let (sample, value) = line.rsplit_once(' ').filter(|_| line.starts_with("fencepost_"))?;
+    Some((sample.to_owned(), value.parse().ok()?))
+}
+
+fn foreign(line: &str) -> io::Error {
+    let beginning: String = line.chars().take(40).collect();
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("it holds what is none of fencepost's metrics: {beginning:?}"),
+    )
 }
 
 fn rendered(samples: &Samples) -> String {
@@ -254,7 +271,8 @@ mod tests {
         ]
         .into();
         let text = rendered(&samples);
-        assert_eq!(read(&text), samples, "{text}");
+        assert_eq!(read(&text).unwrap(), samples, "{text}");
+        assert!(read("root:x:0:0\n").is_err());
         assert!(text.contains("# TYPE fencepost_wait_seconds histogram\n"), "{text}");
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost::{
-    Clock, Error, ErrorKind, Lease, Lock, LockName, Moment, Result, Status, block_on, release_all, until,
+    Clock, Error, ErrorKind, Lease, Lock, LockName, Moment, Result, block_on, release_all, until,
 };
 
 use journal::{Journal, Reporter};
@@ -32,7 +32,7 @@ use crate::child::{Asks, GiveBack, Guardian, Heard, Inbox, Signals, Start, Termi
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-use super::patience::taken;
+use super::patience::explain_contention;
 use super::place::fail;
 
 /// Runs a command under its locks.
@@ -59,9 +59,6 @@ fn prepare(global: &Global, args: &Run, printer: Printer) -> Result<(Plan, Journ
 /// How long the end of a run waits for the clean-up of a wait that was ended. With a backend that is silent, Ctrl-C and the
 /// end of `--wait` take that long.
 const SETTLE_MOST: Duration = Duration::from_millis(500);
-
-/// How long the end of a run asks who has the locks.
-const EXPLAIN_MOST: Duration = Duration::from_millis(500);
 
 /// How long a release may still take after a signal.
 const HURRIED_RELEASE_MOST: Duration = Duration::from_millis(250);
@@ -214,19 +211,7 @@ impl Job<'_> {
         if error.kind() != ErrorKind::Contended {
             return self.printer.failure(error);
         }
-        let clock = Clock::system();
-        let give_up_at = Some(clock.now().after(EXPLAIN_MOST));
-        let states = block_on(until(&clock, give_up_at, taken(&self.plan.locks())));
-        let mut states = states.unwrap_or_default();
-        // Why there is a quarantine, the error says.
-        states.retain(|state| state.status != Status::Quarantined);
-        if states.is_empty() {
-            // It was given back a moment ago.
-            self.printer.failure(error);
-        }
-        for state in states {
-            self.printer.error(format_args!("not acquired: {}", super::state::sentence(&state)));
-        }
+        explain_contention(&self.plan.locks(), error, self.printer);
     }
 
     fn acquired(&mut self, leases: &[Lease]) {

@@ -49,7 +49,8 @@ fn each_step_in_a_process_of_its_own(home: &Home, backend: &str) {
     for _ in 0..4 {
         sleep(std::time::Duration::from_millis(700));
         let renewed = json(&home.run(["renew", "demo", "--lease", &lease(&acquired)]).exits(0));
-        assert_eq!(renewed, acquired);
+        assert_eq!((&renewed["lease"], &renewed["token"]), (&acquired["lease"], &acquired["token"]));
+        assert!((1_000..=2_000).contains(&renewed["remaining_ms"].as_u64().unwrap()), "{renewed}");
     }
     assert_eq!(state(home)["token"], acquired["token"], "it was renewed past its ttl");
     // By the environment as well, which not everybody can read.
@@ -142,6 +143,53 @@ fn silent_server_is_no_renewal() {
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn lease_that_cannot_be_told_is_given_back() {
+    let scene = Scene::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let told = scene.home.fencepost(["acquire", "demo"]).stdout(full).status().unwrap();
+    assert_eq!(told.code(), Some(69));
+    scene.home.run(["status", "demo"]).exits(1);
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn who_is_turned_away_hears_who_has_the_lock() {
+    let scene = Scene::new();
+    acquire(&scene.home, &[]);
+    let refused = scene.home.run(["acquire", "-n", "demo"]).exits(75);
+    assert!(refused.stderr.contains("not acquired: demo is held by tester@"), "{refused:?}");
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn fence_that_was_down_is_sealed_by_the_next_try() {
+    let scene = Scene::new();
+    let fence = format!("file:{}", scene.home.path("fence").display());
+    std::fs::create_dir(scene.home.path("fence")).unwrap();
+    let acquired = acquire(&scene.home, &["--fence", &fence]);
+    let (token, holder) = (acquired["token"].to_string(), acquired["holder"].as_str().unwrap());
+    let down = "redis://127.0.0.1:1";
+    let revoke = |fences: &[&str]| {
+        let args = ["revoke", "demo", "--yes", "--token", &token, "--reason", "x"];
+        let fences = fences.iter().flat_map(|fence| ["--fence", fence]);
+        scene.home.run(args.into_iter().chain(fences))
+    };
+    // One that is down keeps none of the others open.
+    let failed = revoke(&[down, &fence]).exits(69);
+    assert!(failed.stderr.contains("may still accept"), "{failed:?}");
+    scene.home.run(["fence", "check", &fence, "demo", &token, "--holder", holder]).exits(79);
+
+    let other = format!("file:{}", scene.home.path("other").display());
+    std::fs::create_dir(scene.home.path("other")).unwrap();
+    scene.home.run(["fence", "seal", &other, "demo", &token, "--holder", holder]).exits(0);
+    revoke(&[&other]).exits(1);
+    scene.home.run(["fence", "check", &other, "demo", &token, "--holder", holder]).exits(79);
+    // Nobody else is shut out.
+    scene.home.run(["run", "-n", "demo", "--fence", &other, "--fence", &fence, "--", "true"]).exits(0);
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn revoked_command_is_stopped_and_told_why_and_the_fence_refuses_it() {
     let scene = Scene::new();
     let fence = format!("file:{}", scene.home.path("fence").display());
@@ -155,7 +203,7 @@ fn revoked_command_is_stopped_and_told_why_and_the_fence_refuses_it() {
     let other = (number(&token) - 1).to_string();
     let not_current =
         scene.home.run(["revoke", "demo", "--yes", "--token", &other, "--reason", "x"]).exits(1);
-    assert!(not_current.stderr.contains("nothing was done") && not_current.stderr.contains(&token));
+    assert!(not_current.stderr.contains("no lease was taken away") && not_current.stderr.contains(&token));
     assert_eq!(scene.status("demo")["token"].to_string(), token);
 
     let args = ["revoke", "demo", "--yes", "--token", &token, "--reason", "it hangs", "--fence", &fence];
