@@ -2,6 +2,8 @@
 #![expect(clippy::doc_markdown, reason = "the comments are shown as they stand, without markup")]
 
 mod fence;
+#[cfg(feature = "lab")]
+mod lab;
 mod lease;
 
 use std::ffi::OsString;
@@ -14,6 +16,8 @@ use fencepost::{BackendUrl, FencingToken, LockName, Result};
 pub(crate) use fence::{
     Fence, FenceCommand, FenceForget, FenceInstall, FencePublish, FenceShow, FenceUninstall, Stamped,
 };
+#[cfg(feature = "lab")]
+pub(crate) use lab::{Lab, LabSweep};
 pub(crate) use lease::{Acquire, Leased, Revoke};
 
 /// Never let two jobs silently run at once
@@ -124,6 +128,13 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Seal and check tokens at a fence, and look after its marks
     Fence(Fence),
+    /// See what really happens: workers, faults, and what gets through, as a table and a picture
+    ///
+    /// Several processes work through one partition, on servers that are started for it and removed again, and are paused, killed and
+    /// cut off. The picture of each hold is written with --report. Exit 0: everything held that was promised; an unfenced pattern that
+    /// shows its known weakness is no failure. Exit 1: a fence let something through, or a rule of the locks was broken.
+    #[cfg(feature = "lab")]
+    Lab(Lab),
     /// Look at the configuration
     Config(Config),
     /// Print the completions for a shell
@@ -134,6 +145,14 @@ pub(crate) enum Command {
     ///
     /// Show it: fencepost man run | man -l -
     Man(Man),
+    /// Work as the lab says
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    LabWorker,
+    /// Remove the lab's folder when the lab is gone
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    LabSweep(LabSweep),
     /// Give a lease back for a process that is gone; reads it from standard input
     #[command(hide = true)]
     GiveBack,

@@ -6,6 +6,8 @@ mod confirm;
 mod explain;
 mod fence;
 mod give_back;
+#[cfg(feature = "lab")]
+mod lab;
 mod lease_id;
 mod lift;
 mod list;
@@ -50,6 +52,12 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Lift(args) => lift::lift(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),
+        #[cfg(feature = "lab")]
+        Command::Lab(args) => lab::lab(&cli.global, args, printer),
+        #[cfg(feature = "lab")]
+        Command::LabWorker => lab::worker(printer),
+        #[cfg(feature = "lab")]
+        Command::LabSweep(args) => lab::sweep(args),
         Command::Config(args) => match args.command {
             ConfigCommand::Check => config::check(&cli.global, printer),
         },

@@ -1,0 +1,252 @@
+//! What came of the lab: a cell for each pattern under each fault, and what it says.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::check::Tally;
+use crate::fault::Fault;
+use crate::history::History;
+use crate::pattern::{Kind, Pattern};
+use crate::strike::Effect;
+
+/// The whole outcome.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed, which repeats the schedule.
+    pub seed: u32,
+    /// The cells, in the order in which they were asked for.
+    pub cells: Vec<Cell>,
+    /// What is protected, in words.
+    pub sink: String,
+    /// How long everything took.
+    pub took: Duration,
+}
+
+/// One pattern under one fault.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// The fault.
+    pub fault: Fault,
+    /// What the checker has counted.
+    pub tally: Tally,
+    /// What was drawn from the seed, in words.
+    pub schedule: Vec<String>,
+    /// What was done, and what came of it.
+    pub effects: Vec<Effect>,
+    /// Why the cell says nothing, where it does not.
+    pub vacuous: Option<String>,
+    /// What was promised and did not hold.
+    pub broken: Vec<String>,
+    /// What happened.
+    pub history: History,
+    /// How long a lease is.
+    pub ttl: Duration,
+}
+
+/// What a cell says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: the fault does not apply, or had no effect.
+    Vacuous,
+    /// Nothing wrong was written.
+    Clean,
+    /// Something wrong was written, as it must be expected without a lock, or without a fence.
+    Weak,
+    /// Something that was promised did not hold.
+    Broken,
+}
+
+impl Report {
+    /// Whether everything held that was promised.
+    pub fn is_kept(&self) -> bool {
+        self.cells.iter().all(|cell| cell.broken.is_empty())
+    }
+
+    /// Whether any cell could be run at all.
+    pub fn has_run(&self) -> bool {
+        self.cells.iter().any(Cell::has_run)
+    }
+
+    /// The report as JSON, on one line.
+    pub fn json(&self) -> String {
+        let cells = self.cells.iter().map(JsonCell::of).collect();
+        let report = JsonReport { seed: self.seed, sink: &self.sink, took_ms: millis(self.took), cells };
+        serde_json::to_string(&report).expect("a report is plain data")
+    }
+}
+
+impl Cell {
+    /// A cell that was not run.
+    pub(crate) fn vacuous(pattern: Pattern, fault: Fault, why: impl Into<String>) -> Self {
+        Self {
+            pattern,
+            fault,
+            tally: Tally::default(),
+            schedule: Vec::new(),
+            effects: Vec::new(),
+            vacuous: Some(why.into()),
+            broken: Vec::new(),
+            history: History::default(),
+            ttl: pattern.kind.facts().ttl,
+        }
+    }
+
+    /// Whether workers have worked in it.
+    pub fn has_run(&self) -> bool {
+        !self.history.records.is_empty()
+    }
+
+    /// What it says.
+    pub fn verdict(&self) -> Verdict {
+        if !self.broken.is_empty() {
+            return Verdict::Broken;
+        }
+        if self.vacuous.is_some() {
+            return Verdict::Vacuous;
+        }
+        if self.tally.let_through().is_empty() && self.tally.overlaps == 0 {
+            Verdict::Clean
+        } else {
+            Verdict::Weak
+        }
+    }
+
+    /// How long it took after a strike until somebody had the lock again: the longest of several.
+    pub fn recovery(&self) -> Option<Duration> {
+        self.effects.iter().filter_map(|effect| effect.recovery).max()
+    }
+
+    /// Judges what was counted: sets why it says nothing, and what did not hold.
+    pub(crate) fn judge(mut self) -> Self {
+        self.broken = broken(&self);
+        if self.broken.is_empty() {
+            self.vacuous = vacuous(&self);
+        }
+        self
+    }
+}
+
+fn broken(cell: &Cell) -> Vec<String> {
+    let mut broken = cell.tally.broken_rules();
+    if cell.pattern.is_fenced {
+        broken.extend(cell.tally.let_through());
+    }
+    let excused = cell.pattern.kind == Kind::None || cell.fault == Fault::Clock;
+    if cell.tally.overlaps > 0 && !excused {
+        broken.push("two believed at once that they hold the lock".to_owned());
+    }
+    broken
+}
+
+/// A fault that did nothing has proved nothing, and a fence that was shown nothing stale neither.
+fn vacuous(cell: &Cell) -> Option<String> {
+    if cell.tally.acknowledged == 0 {
+        let failure = cell.history.records.iter().find_map(|record| record.step.failure());
+        let why = failure.map_or_else(String::new, |why| format!(": {why}"));
+        return Some(format!("no worker got as far as a write{why}"));
+    }
+    if cell.fault == Fault::None {
+        return None;
+    }
+    if let Some(why) = cell.effects.iter().find_map(|effect| effect.failed.clone()) {
+        return Some(why);
+    }
+    if !cell.effects.iter().any(Effect::has_bitten) {
+        return Some(without_effect(cell));
+    }
+    let is_shown = cell.tally.stale_refused + cell.tally.late_accepted > 0;
+    (cell.pattern.is_fenced && !is_shown).then(|| without_a_stale_write(cell))
+}
+
+fn without_effect(cell: &Cell) -> String {
+    match (cell.pattern.kind, cell.fault) {
+        (Kind::File, Fault::Pause) => {
+            "the lock is kept as long as its holder's process lives, stopped or not, so nobody else could start"
+        }
+        (Kind::Postgres | Kind::Zookeeper, Fault::Pause) => {
+            "the server keeps the session of a stopped holder, and its lock with it, so nobody else could start"
+        }
+        (_, Fault::Clock) => "the clocks of the servers do not decide who has this lock, so nobody else could start",
+        (_, Fault::ServerRestart) => "the servers still knew the lease, and its holder kept it",
+        (_, Fault::DataLoss) => "the holder kept its lease, and nobody else could start",
+        _ => "nobody else got the lock while the fault lasted",
+    }
+    .to_owned()
+}
+
+fn without_a_stale_write(cell: &Cell) -> String {
+    match cell.fault {
+        Fault::Crash => "a killed worker wrote nothing afterwards, so the fence was shown nothing stale",
+        _ => "the holder noticed in time and wrote nothing more, so the fence was shown nothing stale",
+    }
+    .to_owned()
+}
+
+#[derive(Serialize)]
+struct JsonReport<'a> {
+    seed: u32,
+    sink: &'a str,
+    took_ms: u64,
+    cells: Vec<JsonCell<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonCell<'a> {
+    pattern: String,
+    fault: &'static str,
+    grants: usize,
+    overlaps: usize,
+    overlap_ms: u64,
+    stale_accepted: usize,
+    stale_refused: usize,
+    lost_updates: usize,
+    duplicates: usize,
+    total_correct: bool,
+    recovery_ms: Option<u64>,
+    vacuous: Option<&'a str>,
+    broken: &'a [String],
+    late_accepted: usize,
+    used_overlaps: usize,
+    used_overlap_ms: u64,
+    writes_after_deadline: usize,
+    acknowledged: usize,
+    unknown: usize,
+    total: i64,
+    schedule: &'a [String],
+}
+
+impl<'a> JsonCell<'a> {
+    fn of(cell: &'a Cell) -> Self {
+        let tally = &cell.tally;
+        Self {
+            pattern: cell.pattern.to_string(),
+            fault: cell.fault.name(),
+            grants: tally.grants,
+            overlaps: tally.overlaps,
+            overlap_ms: millis(tally.overlap),
+            stale_accepted: tally.stale_accepted,
+            stale_refused: tally.stale_refused,
+            lost_updates: tally.lost_updates,
+            duplicates: tally.duplicates,
+            total_correct: tally.total_is_correct(),
+            recovery_ms: cell.recovery().map(millis),
+            vacuous: cell.vacuous.as_deref(),
+            broken: &cell.broken,
+            late_accepted: tally.late_accepted,
+            used_overlaps: tally.used_overlaps,
+            used_overlap_ms: millis(tally.used_overlap),
+            writes_after_deadline: tally.writes_after_deadline,
+            acknowledged: tally.acknowledged,
+            unknown: tally.unknown,
+            total: tally.total,
+            schedule: &cell.schedule,
+        }
+    }
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,114 @@
+//! The outcome as a table of 80 columns for a terminal: patterns down, faults across, and below it what the dashes mean.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::fault::Fault;
+use crate::pattern::Pattern;
+use crate::report::{Cell, Report, Verdict};
+use crate::words::{short, shown, summary};
+
+/// The table.
+pub fn table(report: &Report) -> String {
+    let (patterns, faults) = axes(report);
+    let mut text = format!("{:17}", "");
+    faults.iter().for_each(|fault| push(&mut text, &heading(*fault)));
+    text = format!("{}\n", text.trim_end());
+    for pattern in patterns {
+        let mut line = format!("{:17}", pattern.to_string());
+        for fault in &faults {
+            push(&mut line, &report.cell(pattern, *fault).map_or_else(String::new, short));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.push_str(&below(report));
+    text
+}
+
+/// The patterns and the faults, each once, in their order.
+pub(crate) fn axes(report: &Report) -> (Vec<Pattern>, Vec<Fault>) {
+    let (mut patterns, mut faults): (Vec<Pattern>, Vec<Fault>) = (Vec::new(), Vec::new());
+    for cell in &report.cells {
+        if !patterns.contains(&cell.pattern) {
+            patterns.push(cell.pattern);
+        }
+        if !faults.contains(&cell.fault) {
+            faults.push(cell.fault);
+        }
+    }
+    (patterns, faults)
+}
+
+impl Report {
+    /// The cell of a pattern under a fault.
+    pub fn cell(&self, pattern: Pattern, fault: Fault) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.pattern == pattern && cell.fault == fault)
+    }
+}
+
+fn push(line: &mut String, text: &str) {
+    write!(line, "{text:<9}").expect("a string takes everything");
+}
+
+fn heading(fault: Fault) -> String {
+    match fault {
+        Fault::Partition => "cut-off".to_owned(),
+        Fault::ServerRestart => "restart".to_owned(),
+        Fault::DataLoss => "loss".to_owned(),
+        fault => fault.to_string(),
+    }
+}
+
+fn below(report: &Report) -> String {
+    let mut text = String::from("\n");
+    for cell in report.cells.iter().filter(|cell| matches!(cell.verdict(), Verdict::Weak | Verdict::Broken)) {
+        text.push_str(&entry(&format!("{} under {}", cell.pattern, cell.fault), &said(cell)));
+    }
+    for (why, names) in reasons(report) {
+        text.push_str(&entry(&format!("- {}", names.join(", ")), why));
+    }
+    write!(text, "\nseed {}, writes to {}, {}", report.seed, report.sink, shown(report.took))
+        .expect("a string takes everything");
+    text
+}
+
+fn said(cell: &Cell) -> String {
+    if cell.broken.is_empty() {
+        summary(cell)
+    } else {
+        format!("BROKEN: {}; {}", cell.broken.join("; "), summary(cell))
+    }
+}
+
+/// Why cells say nothing, each reason once.
+fn reasons(report: &Report) -> BTreeMap<&str, Vec<String>> {
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for cell in &report.cells {
+        if let Some(why) = &cell.vacuous {
+            reasons.entry(why).or_default().push(format!("{}/{}", cell.pattern, cell.fault));
+        }
+    }
+    reasons
+}
+
+/// A heading, and what is said about it, in lines that fit.
+fn entry(heading: &str, text: &str) -> String {
+    let mut lines = folded(heading, 80);
+    lines.extend(folded(text, 76).into_iter().map(|line| format!("    {line}")));
+    lines.join("\n") + "\n"
+}
+
+fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
