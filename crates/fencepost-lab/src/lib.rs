@@ -6,7 +6,7 @@
 //! - `history`, `check`: what was written down, and what it says
 //! - `servers`, `links`, `crew`, `system`: what an experiment stands on
 //! - `strike`, `scenario`, `run`: one strike of a fault, one cell, the whole lab
-//! - `report`, `words`, `table`, `page`: what came of it, as JSON, in sentences, in the terminal, as a picture
+//! - `report`, `traces`, `words`, `table`, `page`: what came of it, as JSON, in sentences, in the terminal, as a picture
 //! - `story`: the one experiment that everybody should see
 //! - `folder`, `interrupt`, `watch`: nothing is left behind, Ctrl-C, and whoever looks on
 
@@ -29,6 +29,7 @@ mod story;
 mod strike;
 mod system;
 mod table;
+mod traces;
 mod watch;
 mod words;
 mod worker;
@@ -42,7 +43,7 @@ pub use page::page;
 pub use pattern::{Kind, Pattern};
 pub use report::{Cell, Report, Verdict};
 pub use run::{Plan, Stopped, run};
-pub use story::story;
+pub use story::{any_seed, story};
 pub use strike::Effect;
 pub use table::table;
 pub use watch::{Unwatched, Watch};

@@ -43,6 +43,25 @@ pub struct Plan {
     pub skips_the_check: bool,
 }
 
+impl Plan {
+    /// Why a pattern cannot be tried under a fault, known before anything is started.
+    fn inapplicable(&self, pattern: Pattern, fault: Fault) -> Option<String> {
+        if !pattern.kind.is_built_in() {
+            return Some(format!("this build of fencepost has no {}", pattern.kind.name()));
+        }
+        let own = self.own.is_some() && fault.is_of_servers();
+        let own = own.then_some("these are your servers, and the lab leaves them alone");
+        fault.inapplicable(pattern).or(own).map(ToOwned::to_owned)
+    }
+
+    fn applicable(&self) -> usize {
+        let faults = |pattern: &Pattern| {
+            self.faults.iter().filter(|fault| self.inapplicable(*pattern, **fault).is_none()).count()
+        };
+        self.patterns.iter().map(faults).sum()
+    }
+}
+
 /// Why there is no report.
 #[derive(Clone, Debug)]
 pub enum Stopped {
@@ -103,12 +122,7 @@ impl Lab<'_> {
             if interrupt::has_come() {
                 break;
             }
-            let count = self.plan.patterns.len() * self.plan.faults.len();
-            self.begun += 1;
-            watch.begins(self.begun, count, &pattern.to_string(), fault.name());
-            let cell = self.cell(pattern, fault, &mut servers, watch);
-            watch.ended(&cell);
-            cells.push((place, cell));
+            cells.push((place, self.cell(pattern, fault, &mut servers, watch)));
             if fault.is_of_servers() {
                 servers = None;
             }
@@ -117,24 +131,25 @@ impl Lab<'_> {
     }
 
     fn cell(
-        &self,
+        &mut self,
         pattern: Pattern,
         fault: Fault,
         servers: &mut Option<Result<Box<dyn LockServers>, String>>,
         watch: &mut dyn Watch,
     ) -> Cell {
-        if let Some(why) = fault.inapplicable(pattern) {
+        if let Some(why) = self.plan.inapplicable(pattern, fault) {
             return Cell::vacuous(pattern, fault, why);
         }
-        if self.plan.own.is_some() && fault.is_of_servers() {
-            return Cell::vacuous(pattern, fault, "these are your servers, and the lab leaves them alone");
-        }
+        self.begun += 1;
+        watch.begins(self.begun, self.plan.applicable(), &pattern.to_string(), fault.name());
         let started = servers.get_or_insert_with(|| self.start(pattern.kind, watch));
         let outcome = match started {
             Ok(started) => self.scenario(pattern, fault).run(&mut **started, watch),
             Err(why) => Err(why.clone()),
         };
-        outcome.unwrap_or_else(|why| Cell::vacuous(pattern, fault, why))
+        let cell = outcome.unwrap_or_else(|why| Cell::vacuous(pattern, fault, why));
+        watch.ended(&cell);
+        cell
     }
 
     fn start(&self, kind: Kind, watch: &mut dyn Watch) -> Result<Box<dyn LockServers>, String> {

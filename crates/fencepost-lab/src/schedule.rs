@@ -26,7 +26,10 @@ pub(crate) enum Act {
     Crash,
     Partition(Partition),
     StepClock,
-    Restart,
+    Restart {
+        /// For so many leases the servers are down.
+        leases: u32,
+    },
     Lose(Loss),
 }
 
@@ -40,7 +43,10 @@ impl Act {
                 format!("the holder's link to the servers of the lock {}", how.describe())
             }
             Self::StepClock => "the clocks of the servers of the lock are set forward".to_owned(),
-            Self::Restart => "the servers of the lock are killed and started again".to_owned(),
+            Self::Restart { leases: 0 } => "the servers of the lock are killed and started again".to_owned(),
+            Self::Restart { leases } => {
+                format!("the servers of the lock are killed, and started again {leases} leases later")
+            }
             Self::Lose(how) => format!("the servers of the lock {}", how.describe()),
         }
     }
@@ -67,17 +73,17 @@ fn strike(clock: &Clock, pattern: Pattern, fault: Fault, round: u32) -> Option<S
     // The first round is the one that a fence is for.
     let is_before = clock.random().is_multiple_of(3) && round > 0 && fault == Fault::Pause;
     let point = if is_before { Point::BeforeTheCheck } else { Point::BetweenCheckAndWrite };
-    Some(Strike { act: act(clock, pattern, fault)?, after, point })
+    Some(Strike { act: act(clock, pattern, fault, round)?, after, point })
 }
 
-fn act(clock: &Clock, pattern: Pattern, fault: Fault) -> Option<Act> {
+fn act(clock: &Clock, pattern: Pattern, fault: Fault, round: u32) -> Option<Act> {
     Some(match fault {
         Fault::None => return None,
         Fault::Pause => Act::Pause,
         Fault::Crash => Act::Crash,
         Fault::Partition => Act::Partition(one_of(clock, pattern.kind.facts().partitions)),
         Fault::Clock => Act::StepClock,
-        Fault::ServerRestart => Act::Restart,
+        Fault::ServerRestart => Act::Restart { leases: if round == 0 { 2 } else { one_of(clock, &[0, 2]) } },
         Fault::DataLoss => Act::Lose(one_of(clock, pattern.kind.facts().losses)),
     })
 }

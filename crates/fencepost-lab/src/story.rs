@@ -1,13 +1,155 @@
-//! The one experiment that everybody should see: one Redis, and a holder that is stopped, without and with the fence.
+//! The one experiment that everybody should see, told while it happens: one Redis, and a holder that is stopped for longer than its
+//! lease, without and with the fence.
 
-use crate::report::Report;
+use fencepost::Clock;
+
+use crate::fault::Fault;
+use crate::history::{Record, Step};
+use crate::pattern::{Kind, Pattern};
+use crate::report::{Cell, Report};
 use crate::run::{Plan, Stopped, run};
-use crate::watch::Unwatched;
+use crate::watch::Watch;
+use crate::words::{capitalized, shown, sum};
 
-/// Tells it, line by line.
+/// Tells it, line by line. Of the plan, only the seed and the programs count.
 ///
 /// # Errors
-/// Those of [`run`].
-pub fn story(plan: &Plan, _tell: &mut dyn FnMut(&str)) -> Result<Report, Stopped> {
-    run(plan, &mut Unwatched)
+/// Those of [`run`], and `Impossible` where the experiment could not be made.
+pub fn story(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Stopped> {
+    let pattern = |is_fenced| Pattern { kind: Kind::Redis, is_fenced };
+    let plan = Plan {
+        patterns: vec![pattern(false), pattern(true)],
+        faults: vec![Fault::Pause],
+        rounds: 1,
+        workers: 2,
+        own: None,
+        is_simple: true,
+        ..plan.clone()
+    };
+    OPENING.iter().for_each(|line| tell(line));
+    let report = run(&plan, &mut Teller { tell, scene: Scene::default() })?;
+    if let Some(why) = report.cells.iter().find(|cell| !cell.has_run()).and_then(|cell| cell.vacuous.clone())
+    {
+        return Err(Stopped::Impossible(why));
+    }
+    CLOSING.iter().for_each(|line| tell(line));
+    Ok(report)
 }
+
+struct Teller<'a> {
+    tell: &'a mut dyn FnMut(&str),
+    scene: Scene,
+}
+
+/// What has been told of one half.
+#[derive(Default)]
+struct Scene {
+    began: Option<u64>,
+    tokens: Vec<u64>,
+    /// Who was stopped, in which hold, and until when its lease lasts.
+    stopped: Option<(usize, u32)>,
+    deadline: Option<u64>,
+    /// The last deadline of each worker.
+    deadlines: [Option<u64>; 2],
+    is_over: bool,
+}
+
+impl Watch for Teller<'_> {
+    fn prepares(&mut self, _: &str) {}
+
+    fn begins(&mut self, number: usize, _: usize, _: &str, _: &str) {
+        self.scene = Scene::default();
+        let heading = if number == 1 { "1. Without a fence" } else { "2. With the fence" };
+        (self.tell)(&format!("\n{heading}\n"));
+    }
+
+    fn saw(&mut self, record: &Record) {
+        for what in self.scene.lines(record) {
+            let began = *self.scene.began.get_or_insert(record.at);
+            let at = record.at.saturating_sub(began);
+            (self.tell)(&format!("  {:>7}  {what}", shown(std::time::Duration::from_nanos(at))));
+        }
+    }
+
+    fn strikes(&mut self, _: &str) {}
+
+    fn ended(&mut self, cell: &Cell) {
+        (self.tell)(&format!("\n  {}", sum(cell)));
+        if let Some(why) = &cell.vacuous {
+            (self.tell)(&format!("  {}.", capitalized(why)));
+        }
+    }
+}
+
+impl Scene {
+    /// What is said of a step, if it matters.
+    fn lines(&mut self, record: &Record) -> Vec<String> {
+        let name = format!("worker {}", record.worker + 1);
+        let is_stopped = self.stopped == Some(record.key());
+        match &record.step {
+            _ if self.is_over => Vec::new(),
+            Step::Claimed { token, deadline, .. } => {
+                self.note_deadline(record.worker, *deadline);
+                self.tokens.extend(token);
+                let mut lines: Vec<String> = self.lapse(record.at).into_iter().collect();
+                lines.push(format!("{name} gets the lock, with token T{}", self.tokens.len()));
+                lines
+            }
+            Step::Renewed { deadline } => {
+                self.note_deadline(record.worker, *deadline);
+                Vec::new()
+            }
+            Step::Paused => {
+                self.stopped = Some(record.key());
+                self.deadline = self.deadlines.get(record.worker).copied().flatten();
+                vec![
+                    format!("{name} looks: it still holds the lock, so it may write"),
+                    STOPS.replace("NAME", &name),
+                ]
+            }
+            Step::Resumed => vec![format!("{name} goes on where it was, and knows of nothing")],
+            Step::Accepted { .. } if is_stopped => {
+                self.is_over = true;
+                vec![format!("{name} writes the total that it has computed: accepted")]
+            }
+            Step::Refused { .. } if is_stopped => {
+                self.is_over = true;
+                vec![format!("{name} shows its old token and writes: REFUSED, a newer one was sealed")]
+            }
+            Step::Accepted { .. } => vec![format!("{name} adds 1 to the total: accepted")],
+            _ => Vec::new(),
+        }
+    }
+
+    fn note_deadline(&mut self, worker: usize, deadline: Option<u64>) {
+        if let Some(last) = self.deadlines.get_mut(worker) {
+            *last = deadline.or(*last);
+        }
+    }
+
+    /// That the lease of the stopped worker has run out, told once.
+    fn lapse(&mut self, now: u64) -> Option<String> {
+        let (worker, _) = self.stopped?;
+        let deadline = self.deadline.take().filter(|deadline| *deadline <= now)?;
+        let ago = shown(std::time::Duration::from_nanos(now - deadline));
+        Some(format!("(the lease of worker {} ran out {ago} ago)", worker + 1))
+    }
+}
+
+/// The moment, for a seed that nobody has chosen.
+pub fn any_seed() -> u32 {
+    u32::try_from(Clock::system().random() >> 32).expect("half of it is left")
+}
+
+const OPENING: [&str; 3] = [
+    "Two workers add to one running total, which lies in a database. A lock on one Redis",
+    "sees to it that one works at a time: each takes it, reads the total, computes, looks",
+    "whether it still holds the lock, and writes. A lease lasts 0.8 s unless it is renewed.",
+];
+const STOPS: &str = "now NAME is stopped, as by a garbage collection or a full machine";
+const CLOSING: [&str; 4] = [
+    "",
+    "The lock did the same both times. It says who may start; it cannot stop whoever was",
+    "stopped. The fence can, since each grant has a greater token, and the database refuses",
+    "an older one. Everything else: fencepost lab --report lab.html",
+];

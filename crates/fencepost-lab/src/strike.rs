@@ -145,9 +145,9 @@ impl Stage<'_> {
         match act {
             Act::Pause => Ok(()),
             Act::Crash => {
-                self.crew.kill(caught.worker);
-                self.crew.drain(self.watch);
+                // Before, since the lock may be somebody else's as soon as the process is gone.
                 self.crew.note(caught.worker, caught.hold, Step::Killed, self.watch);
+                self.crew.kill(caught.worker);
                 Ok(())
             }
             Act::Partition(how) => {
@@ -155,7 +155,7 @@ impl Stage<'_> {
                 Ok(())
             }
             Act::StepClock => self.servers.step_clock(self.step()),
-            Act::Restart => self.servers.restart(),
+            Act::Restart { leases } => self.servers.restart(self.ttl * leases),
             Act::Lose(how) => {
                 self.servers.lose(how)?;
                 let addresses = self.servers.addresses();

@@ -1,6 +1,5 @@
 //! The outcome as a table of 80 columns for a terminal: patterns down, faults across, and below it what the dashes mean.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::fault::Fault;
@@ -11,11 +10,11 @@ use crate::words::{short, shown, summary};
 /// The table.
 pub fn table(report: &Report) -> String {
     let (patterns, faults) = axes(report);
-    let mut text = format!("{:17}", "");
+    let mut text = format!("{:16}", "");
     faults.iter().for_each(|fault| push(&mut text, &heading(*fault)));
     text = format!("{}\n", text.trim_end());
     for pattern in patterns {
-        let mut line = format!("{:17}", pattern.to_string());
+        let mut line = format!("{:16}", pattern.to_string());
         for fault in &faults {
             push(&mut line, &report.cell(pattern, *fault).map_or_else(String::new, short));
         }
@@ -48,12 +47,12 @@ impl Report {
 }
 
 fn push(line: &mut String, text: &str) {
-    write!(line, "{text:<9}").expect("a string takes everything");
+    write!(line, "{text:<8} ").expect("a string takes everything");
 }
 
 fn heading(fault: Fault) -> String {
     match fault {
-        Fault::Partition => "cut-off".to_owned(),
+        Fault::Partition => "cut off".to_owned(),
         Fault::ServerRestart => "restart".to_owned(),
         Fault::DataLoss => "loss".to_owned(),
         fault => fault.to_string(),
@@ -61,12 +60,12 @@ fn heading(fault: Fault) -> String {
 }
 
 fn below(report: &Report) -> String {
-    let mut text = String::from("\n");
+    let mut text = format!("\n{LEGEND}\n\n");
     for cell in report.cells.iter().filter(|cell| matches!(cell.verdict(), Verdict::Weak | Verdict::Broken)) {
         text.push_str(&entry(&format!("{} under {}", cell.pattern, cell.fault), &said(cell)));
     }
     for (why, names) in reasons(report) {
-        text.push_str(&entry(&format!("- {}", names.join(", ")), why));
+        text.push_str(&entry(&format!("- {}", names.join("; ")), &why));
     }
     write!(text, "\nseed {}, writes to {}, {}", report.seed, report.sink, shown(report.took))
         .expect("a string takes everything");
@@ -75,21 +74,43 @@ fn below(report: &Report) -> String {
 
 fn said(cell: &Cell) -> String {
     if cell.broken.is_empty() {
-        summary(cell)
-    } else {
-        format!("BROKEN: {}; {}", cell.broken.join("; "), summary(cell))
+        return summary(cell);
     }
+    format!("BROKEN: {}; {}", cell.broken.join("; "), summary(cell))
 }
 
-/// Why cells say nothing, each reason once.
-fn reasons(report: &Report) -> BTreeMap<&str, Vec<String>> {
-    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+/// Why cells say nothing, each reason once, with the cells in a few words.
+pub(crate) fn reasons(report: &Report) -> Vec<(String, Vec<String>)> {
+    let mut reasons: Vec<(String, Vec<(Pattern, Fault)>)> = Vec::new();
     for cell in &report.cells {
-        if let Some(why) = &cell.vacuous {
-            reasons.entry(why).or_default().push(format!("{}/{}", cell.pattern, cell.fault));
+        let Some(why) = &cell.vacuous else { continue };
+        match reasons.iter_mut().find(|(other, _)| other == why) {
+            Some((_, cells)) => cells.push((cell.pattern, cell.fault)),
+            None => reasons.push((why.clone(), vec![(cell.pattern, cell.fault)])),
         }
     }
-    reasons
+    reasons.into_iter().map(|(why, cells)| (why, grouped(&cells))).collect()
+}
+
+/// Patterns under the same faults stand together.
+fn grouped(cells: &[(Pattern, Fault)]) -> Vec<String> {
+    let mut groups: Vec<(Vec<Fault>, Vec<Pattern>)> = Vec::new();
+    for (pattern, _) in cells {
+        if groups.iter().any(|(_, patterns)| patterns.contains(pattern)) {
+            continue;
+        }
+        let faults = cells.iter().filter(|(other, _)| other == pattern).map(|(_, fault)| *fault).collect();
+        match groups.iter_mut().find(|(others, _)| *others == faults) {
+            Some((_, patterns)) => patterns.push(*pattern),
+            None => groups.push((faults, vec![*pattern])),
+        }
+    }
+    let names = |faults: &[Fault]| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let shown = |(faults, patterns): &(Vec<Fault>, Vec<Pattern>)| {
+        let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+        format!("{} under {}", patterns.join(", "), names(faults))
+    };
+    groups.iter().map(shown).collect()
 }
 
 /// A heading, and what is said about it, in lines that fit.
@@ -112,3 +133,7 @@ fn folded(text: &str, width: usize) -> Vec<String> {
     }
     lines
 }
+
+const LEGEND: &str = "ok: nothing wrong was written; refused: the fence has refused stale writes;\n\
+    N stale: so many stale writes were accepted; N lost: so many updates were lost;\n\
+    -: the cell says nothing";

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use fencepost::{BackendUrl, Clock, Error, ErrorKind};
+use fencepost::{BackendUrl, Error, ErrorKind};
 use fencepost_lab::{Cell, Fault, Pattern, Plan, Program, Record, Report, Stopped, Watch};
 
 use super::place::fail;
@@ -63,15 +63,14 @@ fn tell(plan: &Plan, global: &Global, printer: Printer) -> Exit {
             printer.data(line);
         }
     };
-    match fencepost_lab::story(plan, &mut lines) {
-        Ok(report) => {
-            if global.json {
-                printer.data(&report.json());
-            }
-            exit(&report)
-        }
-        Err(stopped) => give_up(&stopped, printer),
+    let report = match fencepost_lab::story(plan, &mut lines) {
+        Ok(report) => report,
+        Err(stopped) => return give_up(&stopped, printer),
+    };
+    if global.json {
+        printer.data(&report.json());
     }
+    exit(&report)
 }
 
 fn exit(report: &Report) -> Exit {
@@ -95,7 +94,7 @@ fn give_up(stopped: &Stopped, printer: Printer) -> Exit {
 
 fn plan(global: &Global, args: &args::Lab) -> Result<Plan, Error> {
     let own = global.backend()?;
-    let seed = args.seed.unwrap_or_else(|| u32::try_from(Clock::system().random() >> 32).unwrap_or(1));
+    let seed = args.seed.unwrap_or_else(fencepost_lab::any_seed);
     let path = std::env::current_exe().map_err(|error| {
         Error::new(ErrorKind::Unavailable, "start workers", "the path of fencepost is not known")
             .caused_by(error)

@@ -43,8 +43,8 @@ pub(crate) trait LockServers: Debug + Send {
         Ok(())
     }
 
-    /// Kills them, and starts them with what they have kept.
-    fn restart(&mut self) -> Done {
+    /// Kills them, and starts them so much later with what they have kept.
+    fn restart(&mut self, _: Duration) -> Done {
         Err("the lab does not restart these servers".to_owned())
     }
 
@@ -59,9 +59,6 @@ pub(crate) trait LockServers: Debug + Send {
 /// # Errors
 /// What is missing, and the package that has it; or what a server said that does not start.
 pub(crate) fn start(kind: Kind, folder: &Path) -> Result<Box<dyn LockServers>, String> {
-    if !kind.is_built_in() {
-        return Err(format!("this build of fencepost has no {}", kind.name()));
-    }
     if let Some((program, package)) = kind.facts().program {
         expect_installed(program, package)?;
         expect_installed("setpriv", "util-linux")?;
@@ -74,6 +71,11 @@ pub(crate) fn start(kind: Kind, folder: &Path) -> Result<Box<dyn LockServers>, S
         Kind::Postgres => Ok(Box::new(postgres::OnePostgres::start()?)),
         Kind::Etcd | Kind::Zookeeper => Err(format!("this lab starts no servers for {}", kind.name())),
     }
+}
+
+/// Waits while servers are down.
+fn pass(time: Duration) {
+    fencepost::block_on(fencepost::Clock::system().sleep(time));
 }
 
 fn expect_installed(program: &str, package: &str) -> Done {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_testkit::servers::{PostgresServer, PostgresSetup, is_installed};
 
 use super::redis::expect_clock;
-use super::{Done, LockServers, QUARANTINE};
+use super::{Done, LockServers, QUARANTINE, pass};
 use crate::fault::Loss;
 
 /// One Postgres server.
@@ -53,7 +53,9 @@ impl LockServers for OnePostgres {
         Ok(())
     }
 
-    fn restart(&mut self) -> Done {
+    fn restart(&mut self, after: Duration) -> Done {
+        self.server.kill();
+        pass(after);
         self.server.try_restart()
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_testkit::servers::{RedisServer, RedisSetup, Reply, is_installed};
 
-use super::{Done, LockServers, QUARANTINE};
+use super::{Done, LockServers, QUARANTINE, pass};
 use crate::fault::Loss;
 
 /// One Redis.
@@ -50,7 +50,9 @@ impl LockServers for OneRedis {
         Ok(())
     }
 
-    fn restart(&mut self) -> Done {
+    fn restart(&mut self, after: Duration) -> Done {
+        self.server.kill();
+        pass(after);
         self.server.try_restart()
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_testkit::servers::RedisServer;
 
 use super::redis::{address, expect_clock, start};
-use super::{Done, LockServers, QUARANTINE};
+use super::{Done, LockServers, QUARANTINE, pass};
 use crate::fault::Loss;
 
 /// Five Redis.
@@ -44,7 +44,9 @@ impl LockServers for FiveRedis {
         Ok(())
     }
 
-    fn restart(&mut self) -> Done {
+    fn restart(&mut self, after: Duration) -> Done {
+        self.majority().for_each(RedisServer::kill);
+        pass(after);
         self.majority().try_for_each(RedisServer::try_restart)
     }
 

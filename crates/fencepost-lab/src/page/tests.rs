@@ -1,0 +1,1 @@
+//! The page, read as markup.
