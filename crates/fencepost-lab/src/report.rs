@@ -71,6 +71,9 @@ impl Report {
     }
 
     /// The report as JSON, on one line.
+    ///
+    /// # Panics
+    /// Never: it is plain data.
     pub fn json(&self) -> String {
         let cells = self.cells.iter().map(JsonCell::of).collect();
         let report = JsonReport { seed: self.seed, sink: &self.sink, took_ms: millis(self.took), cells };

@@ -106,6 +106,12 @@ fn probe(url: &BackendUrl) -> Result<(), Error> {
     block_on(locks.inspect("fencepost-lab/probe")).map(drop)
 }
 
+/// A seed, where nobody has chosen one.
+pub fn any_seed() -> u32 {
+    let [.., a, b, c, d] = Clock::system().random().to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
 struct Lab<'a> {
     plan: &'a Plan,
     folder: &'a Path,

@@ -1,13 +1,14 @@
 //! The one experiment that everybody should see, told while it happens: one Redis, and a holder that is stopped for longer than its
 //! lease, without and with the fence.
 
-use fencepost::Clock;
+use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::history::{Record, Step};
 use crate::pattern::{Kind, Pattern};
 use crate::report::{Cell, Report};
 use crate::run::{Plan, Stopped, run};
+use crate::table::folded;
 use crate::watch::Watch;
 use crate::words::{capitalized, shown, sum};
 
@@ -26,13 +27,17 @@ pub fn story(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Stopped>
         is_simple: true,
         ..plan.clone()
     };
-    OPENING.iter().for_each(|line| tell(line));
+    for line in OPENING {
+        tell(line);
+    }
     let report = run(&plan, &mut Teller { tell, scene: Scene::default() })?;
     if let Some(why) = report.cells.iter().find(|cell| !cell.has_run()).and_then(|cell| cell.vacuous.clone())
     {
         return Err(Stopped::Impossible(why));
     }
-    CLOSING.iter().for_each(|line| tell(line));
+    for line in CLOSING {
+        tell(line);
+    }
     Ok(report)
 }
 
@@ -67,14 +72,18 @@ impl Watch for Teller<'_> {
         for what in self.scene.lines(record) {
             let began = *self.scene.began.get_or_insert(record.at);
             let at = record.at.saturating_sub(began);
-            (self.tell)(&format!("  {:>7}  {what}", shown(std::time::Duration::from_nanos(at))));
+            let seconds = Duration::from_nanos(at).as_secs_f64();
+            (self.tell)(&format!("  {seconds:.3} s  {what}"));
         }
     }
 
     fn strikes(&mut self, _: &str) {}
 
     fn ended(&mut self, cell: &Cell) {
-        (self.tell)(&format!("\n  {}", sum(cell)));
+        (self.tell)("");
+        for line in folded(&sum(cell), 76) {
+            (self.tell)(&format!("  {line}"));
+        }
         if let Some(why) = &cell.vacuous {
             (self.tell)(&format!("  {}.", capitalized(why)));
         }
@@ -131,14 +140,9 @@ impl Scene {
     fn lapse(&mut self, now: u64) -> Option<String> {
         let (worker, _) = self.stopped?;
         let deadline = self.deadline.take().filter(|deadline| *deadline <= now)?;
-        let ago = shown(std::time::Duration::from_nanos(now - deadline));
+        let ago = shown(Duration::from_nanos(now - deadline));
         Some(format!("(the lease of worker {} ran out {ago} ago)", worker + 1))
     }
-}
-
-/// The moment, for a seed that nobody has chosen.
-pub fn any_seed() -> u32 {
-    u32::try_from(Clock::system().random() >> 32).expect("half of it is left")
 }
 
 const OPENING: [&str; 3] = [

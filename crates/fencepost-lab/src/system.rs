@@ -24,7 +24,8 @@ impl System {
             let url = url.parse().map_err(|error: fencepost::Error| error.to_string())?;
             return Ok(Self { url, server: None });
         }
-        let server = PostgresSetup::default().settings(&["log_min_error_statement=error"]).try_start()?;
+        let server = PostgresSetup::default().settings(&["log_min_error_statement=error"]).try_start();
+        let server = server.map_err(|why| crate::servers::last_lines(&why))?;
         let url = server.url().parse().map_err(|error: fencepost::Error| error.to_string())?;
         Ok(Self { url, server: Some(server) })
     }

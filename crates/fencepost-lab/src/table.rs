@@ -11,7 +11,9 @@ use crate::words::{short, shown, summary};
 pub fn table(report: &Report) -> String {
     let (patterns, faults) = axes(report);
     let mut text = format!("{:16}", "");
-    faults.iter().for_each(|fault| push(&mut text, &heading(*fault)));
+    for fault in &faults {
+        push(&mut text, &heading(*fault));
+    }
     text = format!("{}\n", text.trim_end());
     for pattern in patterns {
         let mut line = format!("{:16}", pattern.to_string());
@@ -120,7 +122,8 @@ fn entry(heading: &str, text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-fn folded(text: &str, width: usize) -> Vec<String> {
+/// The words in lines of at most so many letters.
+pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

@@ -71,7 +71,6 @@ impl Hold {
                 (self.token, self.holder, self.deadline) = (*token, holder.clone(), *deadline);
             }
             Step::Renewed { deadline } => self.deadline = self.deadline.max(*deadline),
-            Step::Read { .. } => self.uses(record.at),
             Step::Checked { holds: true } => self.checks.push(record.at),
             Step::Writing { write } => {
                 self.sent.push((write.clone(), record.at));
@@ -85,7 +84,7 @@ impl Hold {
                 self.refused.push(write.clone());
                 self.uses(record.at);
             }
-            Step::Unknown { .. } => self.uses(record.at),
+            Step::Read { .. } | Step::Unknown { .. } => self.uses(record.at),
             Step::Lost { .. } | Step::Releasing | Step::Killed => {
                 self.believed_until.get_or_insert(record.at);
             }

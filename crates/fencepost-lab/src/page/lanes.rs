@@ -57,7 +57,7 @@ fn bands(cell: &Cell, axis: &Axis, bottom: f64) -> String {
     let band = |effect: &crate::strike::Effect| {
         let (left, right) = (axis.x(effect.from), axis.x(effect.until));
         let what = format!("{}: worker {}", effect.what, effect.worker + 1);
-        let (at, anchor) = if left > (LEFT + RIGHT) / 2.0 { (right, "end") } else { (left, "start") };
+        let (at, anchor) = if left > f64::midpoint(LEFT, RIGHT) { (right, "end") } else { (left, "start") };
         format!(
             "<rect class=\"band\" x=\"{left:.1}\" y=\"{:.0}\" width=\"{:.1}\" height=\"{:.0}\"/>\
              <text class=\"small\" x=\"{at:.1}\" y=\"14\" text-anchor=\"{anchor}\">{}</text>",
@@ -119,7 +119,7 @@ fn hold_of(hold: &Hold, traces: &Traces, axis: &Axis, middle: f64) -> String {
     let (left, right) = (granted, axis.x(claimed.end));
     text.push_str(&bar("hold", left, right, middle, &title));
     if let Some(label) = label {
-        let at = (left + right) / 2.0;
+        let at = f64::midpoint(left, right);
         let y = middle - HALF - 3.0;
         write!(
             text,

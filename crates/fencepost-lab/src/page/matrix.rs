@@ -8,14 +8,15 @@ use crate::words::shown;
 
 /// The matrix: patterns down, faults across.
 pub(super) fn matrix(report: &Report, patterns: &[Pattern], faults: &[Fault]) -> String {
-    let headings: String = faults.iter().map(|fault| format!("<th scope=\"col\">{fault}</th>")).collect();
+    let names: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let headings = names.join("</th><th scope=\"col\">");
     let row = |pattern: &Pattern| {
         let cells = faults.iter().map(|fault| report.cell(*pattern, *fault).map_or_else(empty, entry));
         format!("<tr><th scope=\"row\">{pattern}</th>{}</tr>\n", cells.collect::<String>())
     };
     let rows: String = patterns.iter().map(row).collect();
     format!(
-        "<div class=\"wide\"><table><thead><tr><th scope=\"col\">pattern</th>{headings}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
+        "<div class=\"wide\"><table><thead><tr><th scope=\"col\">pattern</th><th scope=\"col\">{headings}</th></tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
     )
 }
 

@@ -63,14 +63,27 @@ pub(crate) fn start(kind: Kind, folder: &Path) -> Result<Box<dyn LockServers>, S
         expect_installed(program, package)?;
         expect_installed("setpriv", "util-linux")?;
     }
-    match kind {
+    let started: Result<Box<dyn LockServers>, String> = match kind {
         Kind::None => Ok(Box::new(Nothing)),
         Kind::File => Ok(Box::new(Folder(format!("file:{}", folder.join("locks").display())))),
-        Kind::Redis => Ok(Box::new(redis::OneRedis::start()?)),
-        Kind::Redlock => Ok(Box::new(redlock::FiveRedis::start()?)),
-        Kind::Postgres => Ok(Box::new(postgres::OnePostgres::start()?)),
+        Kind::Redis => redis::OneRedis::start().map(boxed),
+        Kind::Redlock => redlock::FiveRedis::start().map(boxed),
+        Kind::Postgres => postgres::OnePostgres::start().map(boxed),
         Kind::Etcd | Kind::Zookeeper => Err(format!("this lab starts no servers for {}", kind.name())),
-    }
+    };
+    started.map_err(|why| last_lines(&why))
+}
+
+fn boxed(servers: impl LockServers + 'static) -> Box<dyn LockServers> {
+    Box::new(servers)
+}
+
+/// What a server that does not start has said may be long: its first line, which names it, and the last few.
+pub(crate) fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let Some((first, rest)) = lines.split_first() else { return String::new() };
+    let last = rest.iter().rev().take(LAST_LINES).rev().copied();
+    [*first].into_iter().chain(last).collect::<Vec<_>>().join("\n")
 }
 
 /// Waits while servers are down.
@@ -165,6 +178,7 @@ fn authority(text: &str) -> (&str, &str, &str) {
     (&text[..start], &text[start..start + length], &text[start + length..])
 }
 
+const LAST_LINES: usize = 5;
 /// How long a server that may have lost data grants nothing; as short as the longest lease allows.
 const QUARANTINE: &str = "max_ttl=1s";
 
@@ -180,6 +194,14 @@ mod tests {
         assert_eq!(own.url(&[link]), "redis://ann:secret@127.0.0.1:9/3?max_ttl=2s");
         let five = Own::new("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1".parse().unwrap());
         assert_eq!(five.addresses().last(), Some(&"127.0.0.1:6379".parse().unwrap()));
+    }
+
+    #[test]
+    fn server_that_does_not_start_is_quoted_with_its_last_words() {
+        let said = format!("redis-server does not start; it said:\n{}wrong port", "noise\n".repeat(99));
+        let shown = last_lines(&said);
+        assert!(shown.starts_with("redis-server does not start") && shown.ends_with("wrong port"));
+        assert_eq!(shown.lines().count(), 6);
     }
 
     #[test]

@@ -199,8 +199,8 @@ impl RedisServer {
     /// What the server said last, when it does not start.
     pub fn try_restart_empty(&mut self) -> Result<(), String> {
         self.kill();
-        fs::remove_dir_all(self.data_folder()).expect("nobody writes in the directory of a killed server");
-        make_folder(&self.data_folder());
+        let emptied = fs::remove_dir_all(self.data_folder()).and_then(|()| fs::create_dir(self.data_folder()));
+        emptied.map_err(|error| format!("the data of a Redis cannot be removed: {error}"))?;
         self.launch()
     }
 
