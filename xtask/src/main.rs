@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use xtask::docs;
+use xtask::lab;
 use xtask::simulate;
 use xtask::tidy::{self, Tree};
 
@@ -16,6 +17,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(xtask::root()),
         ["docs"] => docs(xtask::root()),
         ["simulate", ref arguments @ ..] => return simulate(xtask::root(), arguments),
+        ["lab", ref arguments @ ..] => match lab::task(arguments) {
+            Some(task) => lab::run(xtask::root(), task),
+            None => return usage(),
+        },
         ["bench", ref arguments @ ..] => return bench(xtask::root(), arguments),
         _ => return usage(),
     };
@@ -67,7 +72,8 @@ fn run(mut command: Command) -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cargo xtask tidy | docs | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
+        "usage: cargo xtask tidy | docs | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]... |\n       \
+         lab [--minutes N] [--seed S] | lab --screenshot"
     );
     ExitCode::from(2)
 }

@@ -44,8 +44,9 @@ fn may_know(name: &str, other: &str) -> bool {
     }
     match name {
         "fencepost-core" => false,
-        "fencepost-advisor" | "fencepost-http" | "fencepost-policy" => other == "fencepost-core",
-        "fencepost-net" => other == "fencepost-core",
+        "fencepost-advisor" | "fencepost-http" | "fencepost-net" | "fencepost-policy" => {
+            other == "fencepost-core"
+        }
         name if BACKENDS.contains(&name) => matches!(other, "fencepost-core" | "fencepost-net"),
         "xtask" => true,
         "fencepost-lab" => other != "fencepost-cli",
