@@ -107,9 +107,11 @@ fn handover(effect: &Effect, history: &History, traces: &Traces) -> String {
     let Some(next) = next.filter(|_| effect.is_handed_over) else {
         return "Nobody else got the lock while that lasted.".to_owned();
     };
-    let label = traces.label_of(next.key()).map_or(String::new(), |token| format!(" with {token}"));
-    let after = shown(Duration::from_nanos(next.at - effect.from));
-    format!("After {after} worker {} had the lock{label}, and wrote.", next.worker + 1)
+    let (after, next_worker) = (shown(Duration::from_nanos(next.at - effect.from)), next.worker + 1);
+    match traces.label_of(next.key()) {
+        Some(token) => format!("After {after} worker {next_worker} had the lock with {token}, and wrote."),
+        None => format!("After {after} worker {next_worker} began as well, and wrote."),
+    }
 }
 
 fn fate(effect: &Effect, name: &str, traces: &Traces) -> String {

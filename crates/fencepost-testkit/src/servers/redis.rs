@@ -199,7 +199,8 @@ impl RedisServer {
     /// What the server said last, when it does not start.
     pub fn try_restart_empty(&mut self) -> Result<(), String> {
         self.kill();
-        let emptied = fs::remove_dir_all(self.data_folder()).and_then(|()| fs::create_dir(self.data_folder()));
+        let emptied =
+            fs::remove_dir_all(self.data_folder()).and_then(|()| fs::create_dir(self.data_folder()));
         emptied.map_err(|error| format!("the data of a Redis cannot be removed: {error}"))?;
         self.launch()
     }
