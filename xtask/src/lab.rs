@@ -192,7 +192,7 @@ fn screenshot(root: &Path) -> io::Result<ExitCode> {
     let cells = ["--patterns", "none,redis,redis+fence", "--faults", "pause", "--seed", "7", "--report"];
     fencepost(root).args(cells).arg(&page).stdout(Stdio::null()).status()?;
     let shot = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1120,1310"])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1120,1570"])
         .arg(format!("--screenshot={}", root.join(PICTURE).display()))
         .arg(format!("file://{}#", page.display()))
         .stderr(Stdio::null())
