@@ -145,15 +145,17 @@ impl Scene {
     }
 }
 
-const OPENING: [&str; 3] = [
-    "Two workers add to one running total, which lies in a database. A lock on one Redis",
-    "sees to it that one works at a time: each takes it, reads the total, computes, looks",
-    "whether it still holds the lock, and writes. A lease lasts 0.8 s unless it is renewed.",
+const OPENING: [&str; 4] = [
+    "Two workers add to one running total, which lies in a database. A lock on one",
+    "Redis sees to it that one works at a time: each takes it, reads the total,",
+    "computes, looks whether it still holds the lock, and writes. A lease lasts",
+    "0.8 s unless it is renewed.",
 ];
 const STOPS: &str = "now NAME is stopped, as by a garbage collection or a full machine";
-const CLOSING: [&str; 4] = [
+const CLOSING: [&str; 5] = [
     "",
-    "The lock did the same both times. It says who may start; it cannot stop whoever was",
-    "stopped. The fence can, since each grant has a greater token, and the database refuses",
-    "an older one. Everything else: fencepost lab --report lab.html",
+    "The lock did the same both times. It says who may start; it cannot hold back",
+    "whoever was stopped. The fence can: each grant has a greater token, and the",
+    "database refuses an older one.",
+    "Every pattern under every fault: fencepost lab --report lab.html",
 ];

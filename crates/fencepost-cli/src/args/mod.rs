@@ -128,7 +128,7 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Seal and check tokens at a fence, and look after its marks
     Fence(Fence),
-    /// See what really happens: workers, faults, and what gets through, as a table and a picture
+    /// See what gets through when workers are paused, killed or cut off
     ///
     /// Several processes work through one partition, on servers that are started for it and removed again, and are paused, killed and
     /// cut off. The picture of each hold is written with --report. Exit 0: everything held that was promised; an unfenced pattern that

@@ -94,6 +94,12 @@ fn give_up(stopped: &Stopped, printer: Printer) -> Exit {
 
 fn plan(global: &Global, args: &args::Lab) -> Result<Plan, Error> {
     let own = global.backend()?;
+    if args.story.is_some() && own.is_some() {
+        let what = "the story has a server of its own";
+        return Err(
+            Error::new(ErrorKind::InvalidArgument, "tell the story", what).hint("leave --backend out")
+        );
+    }
     let seed = args.seed.unwrap_or_else(fencepost_lab::any_seed);
     let path = std::env::current_exe().map_err(|error| {
         Error::new(ErrorKind::Unavailable, "start workers", "the path of fencepost is not known")

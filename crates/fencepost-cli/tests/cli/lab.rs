@@ -63,8 +63,8 @@ fn paused_holder_writes_without_a_fence_and_is_refused_with_one() {
     assert_eq!(unlocked["total_correct"], false, "{unlocked}");
     for pattern in ["redis", "redis+fence"] {
         let calm = cell(&report, pattern, "none");
-        assert_eq!((number(calm, "overlaps"), number(calm, "lost_updates")), (0, 0), "{calm}");
-        assert!(number(calm, "grants") > 5 && calm["total_correct"] == true && calm["vacuous"].is_null());
+        assert!(number(calm, "overlaps") == 0 && calm["vacuous"].is_null(), "{calm}");
+        assert!(number(calm, "grants") > 5 && number(calm, "acknowledged") > 5, "{calm}");
     }
     let paused = cell(&report, "redis", "pause");
     assert!(number(paused, "stale_accepted") > 0 && number(paused, "lost_updates") > 0, "{paused}");
@@ -114,7 +114,7 @@ fn story_tells_both_halves_and_the_same_seed_strikes_alike() {
     ] {
         assert!(told.stdout.contains(words), "{words} in {}", told.stdout);
     }
-    assert!(told.stdout.lines().all(|line| line.chars().count() <= 88), "{}", told.stdout);
+    assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{}", told.stdout);
     let report = report(&lab(&home, &["--story", "pause", "--seed", "7", "--json"]));
     let schedule = |pattern| cell(&report, pattern, "pause")["schedule"].clone();
     assert_eq!(schedule("redis"), schedule("redis+fence"));
@@ -156,6 +156,7 @@ fn wrong_usage_is_refused_before_anything_starts() {
         (&["--backend", "redis://h", "--patterns", "file"], "there is no file on redis://h"),
         (&["--backend", "memory:"], "the lab knows no such lock"),
         (&["--story", "pause", "--faults", "pause"], "cannot be used with"),
+        (&["--story", "pause", "--backend", "redis://h"], "the story has a server of its own"),
     ] {
         let outcome = lab(&home, args);
         assert_eq!(outcome.code, Some(64), "{args:?}: {outcome:?}");
