@@ -154,11 +154,9 @@ fn vacuous(cell: &Cell) -> Option<String> {
     if cell.fault == Fault::None {
         return None;
     }
-    if let Some(why) = cell.effects.iter().find_map(|effect| effect.failed.clone()) {
-        return Some(why);
-    }
     if !cell.effects.iter().any(Effect::has_bitten) {
-        return Some(without_effect(cell));
+        let failed = cell.effects.iter().find_map(|effect| effect.failed.clone());
+        return Some(failed.unwrap_or_else(|| without_effect(cell)));
     }
     let is_shown = cell.tally.stale_refused + cell.tally.late_accepted > 0;
     (cell.pattern.is_fenced && !is_shown).then(|| without_a_stale_write(cell))

@@ -103,6 +103,8 @@ impl Stage<'_> {
 
     /// Waits until a holder comes to the point, and arrests it there.
     fn catch(&mut self, strike: &Strike) -> Option<Caught> {
+        // What has happened while servers were copied is over.
+        self.crew.drain(self.watch);
         let limit = self.crew.after(CATCHING);
         let mut grants = 0;
         while let Some(record) = self.crew.next(limit, self.watch) {
@@ -133,9 +135,13 @@ impl Stage<'_> {
         self.links[worker].hold_writes();
         let limit = self.crew.after(SENDING);
         let is_sent = |record: &Record| record.key() == (worker, hold) && is_sending(&record.step);
-        let sent = self.crew.find(limit, self.watch, is_sent).is_some();
-        if sent && holds_within(ARRIVING, || self.links[worker].holds_a_write()) {
-            return Some(Caught { worker, hold, is_stopped: false });
+        let sent = self.crew.find(limit, self.watch, is_sent);
+        if sent.is_some() && holds_within(ARRIVING, || self.links[worker].holds_a_write()) {
+            // What is held up may be the write of a later hold.
+            self.crew.drain(self.watch);
+            if self.crew.last_of(worker) == sent.as_ref() {
+                return Some(Caught { worker, hold, is_stopped: false });
+            }
         }
         self.links[worker].deliver_writes();
         None
