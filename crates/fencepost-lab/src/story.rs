@@ -123,7 +123,7 @@ impl Scene {
             }
             Step::Refused { .. } if is_stopped => {
                 self.is_over = true;
-                vec![format!("{name} shows its old token and writes: REFUSED, a newer one was sealed")]
+                vec![format!("{name} shows its old token and writes: REFUSED, it is stale")]
             }
             Step::Accepted { .. } => vec![format!("{name} adds 1 to the total: accepted")],
             _ => Vec::new(),
