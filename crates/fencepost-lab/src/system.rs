@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use fencepost::BackendUrl;
-use fencepost_testkit::servers::{PostgresServer, PostgresSetup, is_installed};
+use fencepost_testkit::servers::{PostgresServer, PostgresSetup};
+
+use crate::servers::expect_postgres;
 
 /// Where the protected data lie.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ impl System {
     /// # Errors
     /// What a server said that does not start.
     pub(crate) fn start(folder: &Path, is_simple: bool) -> Result<Self, String> {
-        if is_simple || !is_installed("postgres") || !is_installed("setpriv") {
+        if is_simple || expect_postgres(folder).is_err() {
             let url = format!("sqlite:{}", folder.join("protected.db").display());
             let url = url.parse().map_err(|error: fencepost::Error| error.to_string())?;
             return Ok(Self { url, server: None });

@@ -5,6 +5,7 @@
 mod postgres;
 mod redis;
 mod redlock;
+mod surroundings;
 
 use std::fmt::Debug;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,10 +13,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use fencepost::BackendUrl;
-use fencepost_testkit::servers::is_installed;
 
 use crate::fault::Loss;
 use crate::pattern::Kind;
+use surroundings::expect_installed;
+
+pub(crate) use surroundings::expect_postgres;
 
 /// What was done to servers, or why it could not be.
 pub(crate) type Done = Result<(), String>;
@@ -59,7 +62,9 @@ pub(crate) trait LockServers: Debug + Send {
 /// # Errors
 /// What is missing, and the package that has it; or what a server said that does not start.
 pub(crate) fn start(kind: Kind, folder: &Path) -> Result<Box<dyn LockServers>, String> {
-    if let Some((program, package)) = kind.facts().program {
+    if kind == Kind::Postgres {
+        expect_postgres(folder)?;
+    } else if let Some((program, package)) = kind.facts().program {
         expect_installed(program, package)?;
         expect_installed("setpriv", "util-linux")?;
     }
@@ -89,13 +94,6 @@ pub(crate) fn last_lines(text: &str) -> String {
 /// Waits while servers are down.
 fn pass(time: Duration) {
     fencepost::block_on(fencepost::Clock::system().sleep(time));
-}
-
-fn expect_installed(program: &str, package: &str) -> Done {
-    if is_installed(program) {
-        return Ok(());
-    }
-    Err(format!("{program} is not installed; the package {package} has it"))
 }
 
 /// No lock.

@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use fencepost_testkit::servers::{PostgresServer, PostgresSetup, is_installed};
+use fencepost_testkit::servers::{PostgresServer, PostgresSetup};
 
-use super::redis::expect_clock;
+use super::surroundings::{expect_clock, has_clock};
 use super::{Done, LockServers, QUARANTINE, pass};
 use crate::fault::Loss;
 
@@ -20,7 +20,7 @@ pub(super) struct OnePostgres {
 impl OnePostgres {
     pub(super) fn start() -> Result<Self, String> {
         let setup = PostgresSetup::default();
-        let server = if is_installed("cc") { setup.own_clock().try_start() } else { setup.try_start() }?;
+        let server = if has_clock() { setup.own_clock().try_start() } else { setup.try_start() }?;
         Ok(Self { server, copy: None })
     }
 }

@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use fencepost_testkit::servers::{RedisServer, RedisSetup, Reply, is_installed};
+use fencepost_testkit::servers::{RedisServer, RedisSetup, Reply};
 
+use super::surroundings::{expect_clock, has_clock};
 use super::{Done, LockServers, QUARANTINE, pass};
 use crate::fault::Loss;
 
@@ -70,14 +71,7 @@ impl LockServers for OneRedis {
 /// A server that writes down what it is told, with a clock of its own where one can be made.
 pub(super) fn start() -> Result<RedisServer, String> {
     let setup = RedisSetup::default().arguments(&["--appendonly", "yes", "--repl-diskless-load", "disabled"]);
-    if is_installed("cc") { setup.own_clock().try_start() } else { setup.try_start() }
-}
-
-pub(super) fn expect_clock() -> Done {
-    if is_installed("cc") {
-        return Ok(());
-    }
-    Err("a server's clock is set by a library that is compiled on the spot, and there is no cc".to_owned())
+    if has_clock() { setup.own_clock().try_start() } else { setup.try_start() }
 }
 
 /// Makes a copy of what a server knows now, and of nothing that comes.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fencepost_testkit::servers::RedisServer;
 
-use super::redis::{address, expect_clock, start};
+use super::redis::{address, start};
+use super::surroundings::expect_clock;
 use super::{Done, LockServers, QUARANTINE, pass};
 use crate::fault::Loss;
 
