@@ -140,3 +140,64 @@ pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
 const LEGEND: &str = "ok: nothing wrong was written; refused: the fence has refused stale writes;\n\
     N stale: so many stale writes were accepted; N lost: so many updates were lost;\n\
     -: the cell says nothing";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::check::Tally;
+
+    /// Every pattern under every fault, of which nothing could be run but one cell.
+    fn report(cell: &Cell) -> Report {
+        let places = Pattern::all().into_iter().flat_map(|pattern| Fault::ALL.map(|fault| (pattern, fault)));
+        let of_place = |(pattern, fault)| {
+            if (pattern, fault) == (cell.pattern, cell.fault) {
+                return cell.clone();
+            }
+            Cell::vacuous(
+                pattern,
+                fault,
+                "a reason of many words that has to be folded when it is shown below",
+            )
+        };
+        let (cells, sink) = (places.map(of_place).collect(), "Postgres".to_owned());
+        Report { seed: 7, cells, sink, took: Duration::from_secs(139) }
+    }
+
+    fn cell(pattern: &str, mut tally: Tally) -> Cell {
+        tally.acknowledged = 6;
+        Cell { tally, ..Cell::vacuous(pattern.parse().unwrap(), Fault::Pause, "") }
+    }
+
+    fn told(pattern: &str, tally: Tally) -> String {
+        table(&report(&Cell { vacuous: None, ..cell(pattern, tally) }))
+    }
+
+    #[test]
+    fn table_fits_in_eighty_columns() {
+        let told = told("zookeeper+fence", Tally { total: 6, stale_refused: 12, ..Tally::default() });
+        for line in told.lines() {
+            assert!(line.chars().count() <= 80, "{line:?}");
+        }
+        assert!(told.contains("zookeeper+fence -        refused"), "{told}");
+    }
+
+    #[test]
+    fn each_reason_stands_once_below_the_table() {
+        let told = told("redis", Tally { total: 6, ..Tally::default() });
+        assert_eq!(told.matches("a reason of many words").count(), 1, "{told}");
+        let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("; redis under none, crash, partition"), "{told}");
+    }
+
+    #[test]
+    fn what_got_through_is_counted_and_what_is_broken_cries() {
+        let tally = Tally { total: 5, stale_accepted: 2, lost_updates: 3, ..Tally::default() };
+        assert!(told("redis", tally.clone()).contains("2 stale writes accepted, 3 updates lost"));
+        let broken = cell("redis+fence", tally).judge();
+        let told = table(&report(&broken));
+        assert!(told.contains("BROKEN: a stale write was accepted (2 times)"), "{told}");
+        assert!(!report(&broken).is_kept());
+    }
+}

@@ -25,11 +25,12 @@ pub(crate) fn lab(global: &Global, args: &args::Lab, printer: Printer) -> Exit {
         return fail(&error, printer);
     }
     let mut progress = Progress { printer, is_terminal: std::io::stderr().is_terminal() };
-    let report = match fencepost_lab::run(&plan, &mut progress) {
+    let outcome = fencepost_lab::run(&plan, &mut progress);
+    progress.clear();
+    let report = match outcome {
         Ok(report) => report,
         Err(stopped) => return give_up(&stopped, printer),
     };
-    progress.clear();
     printer.data(&if global.json { report.json() } else { fencepost_lab::table(&report) });
     if let Some(file) = &args.report {
         if let Err(error) = std::fs::write(file, fencepost_lab::page(&report)) {
