@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fencepost::{Tie, Timing};
 use serde::Serialize;
 
 use crate::check::Tally;
@@ -137,11 +138,22 @@ fn broken(cell: &Cell) -> Vec<String> {
     if cell.pattern.is_fenced {
         broken.extend(cell.tally.let_through());
     }
-    let excused = cell.pattern.kind == Kind::None || cell.fault == Fault::Clock;
-    if cell.tally.overlaps > 0 && !excused {
+    if cell.tally.overlaps > 0 && !may_overlap(cell) {
         broken.push("two believed at once that they hold the lock".to_owned());
     }
     broken
+}
+
+/// Whether two may believe at once, as the lock's own profile says: a clock was set that decides about the lease, or the lock was
+/// free as soon as its session had ended, before its holder can have heard of it.
+fn may_overlap(cell: &Cell) -> bool {
+    let profiles = fencepost::profiles();
+    let profile = profiles.iter().find(|profile| profile.backend == cell.pattern.kind.name());
+    profile.is_none_or(|profile| match cell.fault {
+        Fault::Clock => matches!(profile.timing, Timing::WallClock | Timing::WallClocks),
+        Fault::Partition => profile.tie == Tie::Session,
+        _ => false,
+    })
 }
 
 /// A fault that did nothing has proved nothing, and a fence that was shown nothing stale neither.
@@ -250,4 +262,60 @@ impl<'a> JsonCell<'a> {
 
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is broken where two have believed at once.
+    fn broken_by_an_overlap(pattern: &str, fault: Fault) -> bool {
+        let tally = Tally { overlaps: 1, ..Tally::default() };
+        let cell = Cell { tally, ..Cell::vacuous(pattern.parse().unwrap(), fault, "") };
+        !cell.judge().broken.is_empty()
+    }
+
+    #[test]
+    fn overlap_breaks_a_promise_where_the_profile_makes_one() {
+        for fault in [Fault::None, Fault::Pause, Fault::Crash, Fault::ServerRestart, Fault::DataLoss] {
+            for pattern in ["file", "redis", "redlock", "postgres"] {
+                assert!(broken_by_an_overlap(pattern, fault), "{pattern} under {fault}");
+            }
+            assert!(!broken_by_an_overlap("none", fault), "without a lock nothing is promised");
+        }
+        assert!(
+            broken_by_an_overlap("redis", Fault::Partition) && broken_by_an_overlap("postgres", Fault::Clock)
+        );
+        assert!(
+            !broken_by_an_overlap("redis", Fault::Clock)
+                && !broken_by_an_overlap("postgres", Fault::Partition)
+        );
+    }
+
+    #[test]
+    fn what_gets_through_breaks_a_promise_with_a_fence_alone() {
+        let tally = Tally { stale_accepted: 1, lost_updates: 1, acknowledged: 1, ..Tally::default() };
+        for (pattern, verdict) in [("redis", false), ("redis+fence", true)] {
+            let cell =
+                Cell { tally: tally.clone(), ..Cell::vacuous(pattern.parse().unwrap(), Fault::None, "") };
+            assert_eq!(cell.judge().verdict() == Verdict::Broken, verdict, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn fault_without_effect_and_fence_that_was_shown_nothing_stale_are_vacuous() {
+        let tally = Tally { acknowledged: 5, total: 5, ..Tally::default() };
+        let with = |pattern: &str, effect: Effect, tally: &Tally| {
+            let cell = Cell::vacuous(pattern.parse().unwrap(), Fault::Pause, "");
+            Cell { tally: tally.clone(), effects: vec![effect], ..cell }.judge().vacuous
+        };
+        let bitten = Effect { is_handed_over: true, ..Effect::default() };
+        assert!(with("redis", Effect::default(), &tally).unwrap().contains("nobody else got the lock"));
+        assert_eq!(with("redis", bitten.clone(), &tally), None);
+        assert!(with("redis+fence", bitten.clone(), &tally).unwrap().contains("shown nothing stale"));
+        assert_eq!(with("redis+fence", bitten.clone(), &Tally { stale_refused: 1, ..tally.clone() }), None);
+        let failed = Effect { failed: Some("no cc".to_owned()), ..bitten };
+        assert_eq!(with("redis", failed, &tally).unwrap(), "no cc");
+        assert!(with("redis", Effect::default(), &Tally::default()).unwrap().contains("as far as a write"));
+    }
 }
