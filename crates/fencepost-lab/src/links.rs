@@ -9,7 +9,7 @@ use fencepost::BackendUrl;
 use fencepost_testkit::proxy::{Mode, Proxy};
 
 use crate::fault::Partition;
-use crate::servers::LockServers;
+use crate::servers::{LockServers, PLAIN};
 
 /// The links of one worker.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Links {
         let to_lock: Vec<Proxy> = servers.addresses().into_iter().map(Proxy::start).collect();
         let addresses: Vec<SocketAddr> = to_lock.iter().map(Proxy::address).collect();
         let to_sink = sink_address.map(Proxy::start);
-        let replaced = |proxy: &Proxy| format!("postgres://postgres@{}/postgres", proxy.address());
+        let replaced = |proxy: &Proxy| format!("postgres://postgres@{}/postgres?{PLAIN}", proxy.address());
         let url = to_sink.as_ref().map_or_else(|| sink.expose().to_owned(), replaced);
         Self { to_lock, to_sink, backend: servers.url(&addresses), sink: url }
     }

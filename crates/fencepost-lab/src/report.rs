@@ -182,6 +182,9 @@ fn without_effect(cell: &Cell) -> String {
         (Kind::Postgres | Kind::Zookeeper, Fault::Pause) => {
             "the server keeps the session of a stopped holder, and its lock with it, so nobody else could start"
         }
+        (Kind::Redis | Kind::Redlock, Fault::Clock) => {
+            "nobody else got the lock, although the clocks by which a lease runs out were set forward"
+        }
         (_, Fault::Clock) => "the clocks of the servers do not decide who has this lock, so nobody else could start",
         (_, Fault::ServerRestart) => "the servers still knew the lease, and its holder kept it",
         (_, Fault::DataLoss) => "the holder kept its lease, and nobody else could start",

@@ -6,7 +6,7 @@ use std::path::Path;
 use fencepost::BackendUrl;
 use fencepost_testkit::servers::{PostgresServer, PostgresSetup};
 
-use crate::servers::expect_postgres;
+use crate::servers::{PLAIN, expect_postgres};
 
 /// Where the protected data lie.
 #[derive(Debug)]
@@ -28,7 +28,9 @@ impl System {
         }
         let server = PostgresSetup::default().settings(&["log_min_error_statement=error"]).try_start();
         let server = server.map_err(|why| crate::servers::last_lines(&why))?;
-        let url = server.url().parse().map_err(|error: fencepost::Error| error.to_string())?;
+        let url = format!("{}?{PLAIN}", server.url())
+            .parse()
+            .map_err(|error: fencepost::Error| error.to_string())?;
         Ok(Self { url, server: Some(server) })
     }
 

@@ -176,6 +176,8 @@ fn authority(text: &str) -> (&str, &str, &str) {
     (&text[..start], &text[start..start + length], &text[start + length..])
 }
 
+/// The lab's own Postgres has no TLS, whatever the environment asks for.
+pub(crate) const PLAIN: &str = "sslmode=disable";
 const LAST_LINES: usize = 5;
 /// How long a server that may have lost data grants nothing; as short as the longest lease allows.
 const QUARANTINE: &str = "max_ttl=1s";

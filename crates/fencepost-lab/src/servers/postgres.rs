@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_testkit::servers::{PostgresServer, PostgresSetup};
 
 use super::surroundings::{expect_clock, has_clock};
-use super::{Done, LockServers, QUARANTINE, pass};
+use super::{Done, LockServers, PLAIN, QUARANTINE, pass};
 use crate::fault::Loss;
 
 /// One Postgres server.
@@ -32,7 +32,7 @@ impl LockServers for OnePostgres {
 
     fn url(&self, addresses: &[SocketAddr]) -> String {
         let hosts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        format!("postgres://postgres@{}/postgres?{QUARANTINE}", hosts.join(","))
+        format!("postgres://postgres@{}/postgres?{QUARANTINE}&{PLAIN}", hosts.join(","))
     }
 
     fn copy(&mut self) -> Done {
