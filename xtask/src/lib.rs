@@ -1,9 +1,10 @@
 //! The workspace's own tools. `tidy` holds the tree to the rules of `CONTRIBUTING.md`; `docs` writes what is generated in
-//! the documentation and `messages` what is generated in the code; `simulate` runs the quorum's logic very often.
+//! the documentation and `messages` what is generated in the code; `simulate` runs the quorum's logic very often, and `lab` the lab.
 
 use std::path::Path;
 
 pub mod docs;
+pub mod lab;
 pub mod messages;
 pub mod simulate;
 pub mod tidy;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use xtask::docs;
+use xtask::lab;
 use xtask::messages;
 use xtask::simulate;
 use xtask::tidy::{self, Tree};
@@ -19,6 +20,10 @@ fn main() -> ExitCode {
         ["docs", "--check"] => check_docs(xtask::root()),
         ["messages"] => messages(xtask::root()),
         ["simulate", ref arguments @ ..] => return simulate(xtask::root(), arguments),
+        ["lab", ref arguments @ ..] => match lab::task(arguments) {
+            Some(task) => lab::run(xtask::root(), task),
+            None => return usage(),
+        },
         ["bench", ref arguments @ ..] => return bench(xtask::root(), arguments),
         _ => return usage(),
     };
@@ -92,7 +97,8 @@ fn run(mut command: Command) -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cargo xtask tidy | docs [--check] | messages | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]..."
+        "usage: cargo xtask tidy | docs [--check] | messages | simulate [--seeds N | --seed S] | bench [--json] [MEASURE]... |\n       \
+         lab [--minutes N] [--seed S] | lab --screenshot"
     );
     ExitCode::from(2)
 }

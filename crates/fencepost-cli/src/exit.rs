@@ -14,6 +14,9 @@ impl Exit {
     pub(crate) const NOT_DONE: Self = Self(1);
     /// `doctor`: something serious was found.
     pub(crate) const SERIOUS: Self = Self(1);
+    /// `lab`: a fence let something through, or a rule of the locks was broken.
+    #[cfg(feature = "lab")]
+    pub(crate) const NOT_KEPT: Self = Self(1);
     /// `fence show` and `fence forget`: the lock has no mark.
     pub(crate) const NO_MARK: Self = Self(1);
     pub(crate) const USAGE: Self = Self(64);

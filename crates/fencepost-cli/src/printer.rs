@@ -124,6 +124,15 @@ impl Printer {
         }
     }
 
+    /// What goes on now, in the line that said what went on before; for a terminal.
+    #[cfg(feature = "lab")]
+    pub(crate) fn status(self, what: &str) {
+        if self.volume > Volume::Quiet {
+            let end = if what.is_empty() { "" } else { "fencepost: " };
+            say(&format!("\r\u{1b}[K{end}{what}"));
+        }
+    }
+
     /// What goes on in detail.
     pub(crate) fn detail(self, what: impl std::fmt::Display) {
         if self.volume == Volume::Verbose {

@@ -3,6 +3,8 @@
 
 mod advise;
 mod fence;
+#[cfg(feature = "lab")]
+mod lab;
 mod lease;
 
 use std::ffi::OsString;
@@ -16,6 +18,8 @@ pub(crate) use advise::{Advise, UNKNOWN};
 pub(crate) use fence::{
     Fence, FenceCommand, FenceForget, FenceInstall, FencePublish, FenceShow, FenceUninstall, Stamped,
 };
+#[cfg(feature = "lab")]
+pub(crate) use lab::{Lab, LabSweep};
 pub(crate) use lease::{Acquire, Leased, Revoke};
 
 /// What the help begins with: what most people need.
@@ -149,6 +153,13 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Seal and check tokens at a fence
     Fence(Fence),
+    /// See what gets through when workers are paused, killed or cut off
+    ///
+    /// Several processes work through one partition, on servers that are started for it and removed again, and are paused, killed and
+    /// cut off. The picture of each hold is written with --report. Exit 0: everything held that was promised; an unfenced pattern that
+    /// shows its known weakness is no failure. Exit 1: a fence let something through, or a rule of the locks was broken.
+    #[cfg(feature = "lab")]
+    Lab(Lab),
     /// Look at the configuration
     Config(Config),
     /// Print the completions for a shell
@@ -159,6 +170,14 @@ pub(crate) enum Command {
     ///
     /// Show it: fencepost man run | man -l -
     Man(Man),
+    /// Work as the lab says
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    LabWorker,
+    /// Remove the lab's folder when the lab is gone
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    LabSweep(LabSweep),
     /// Give a lease back for a process that is gone; reads it from standard input
     #[command(hide = true)]
     GiveBack,

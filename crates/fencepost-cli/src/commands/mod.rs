@@ -8,6 +8,8 @@ mod doctor;
 mod explain;
 mod fence;
 mod give_back;
+#[cfg(feature = "lab")]
+mod lab;
 mod layout;
 mod lease_id;
 mod lift;
@@ -55,6 +57,12 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Doctor(args) => doctor::doctor(&cli.global, args, printer),
         Command::Explain(args) => explain::explain(&cli.global, args, printer),
         Command::Fence(args) => fence::fence(&cli.global, args, printer),
+        #[cfg(feature = "lab")]
+        Command::Lab(args) => lab::lab(&cli.global, args, printer),
+        #[cfg(feature = "lab")]
+        Command::LabWorker => lab::worker(printer),
+        #[cfg(feature = "lab")]
+        Command::LabSweep(args) => lab::sweep(args),
         Command::Config(args) => match &args.command {
             ConfigCommand::Check(args) => config::check(&cli.global, args, printer),
             ConfigCommand::Schema => config::schema(printer),

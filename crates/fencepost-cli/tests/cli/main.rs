@@ -12,6 +12,8 @@ mod fence;
 mod fenced;
 mod fencing_page;
 mod files;
+#[cfg(feature = "lab")]
+mod lab;
 mod look;
 mod manual;
 mod objectstore;

@@ -57,16 +57,24 @@ fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
+/// Whether a program that the servers here need is installed: `redis-server`, `postgres`, `setpriv`, `cc`.
+pub fn is_installed(program: &str) -> bool {
+    postgres::programs::newest(program).or_else(|| find(program)).is_some()
+}
+
 /// Where a program is installed.
 ///
 /// # Panics
 /// When it is not; a test that needs it is to be ignored then, as the README says.
 fn installed(program: &str) -> PathBuf {
+    find(program).unwrap_or_else(|| panic!("{program} is not installed; ./test installs it"))
+}
+
+fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian has servers in a folder that is on the path of root alone.
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    let found = folders.map(|folder| folder.join(program)).find(|file| file.is_file());
-    found.unwrap_or_else(|| panic!("{program} is not installed; ./test installs it"))
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// Where a server writes what it says; what is there stays.

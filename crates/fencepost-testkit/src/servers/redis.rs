@@ -48,6 +48,17 @@ impl RedisSetup {
     /// # Panics
     /// When it is not installed, or ends instead of answering; the message then holds what it said.
     pub fn start(self) -> RedisServer {
+        self.try_start().unwrap_or_else(|message| panic!("{message}"))
+    }
+
+    /// The same, for a program that has users: a server that does not start is no panic.
+    ///
+    /// # Errors
+    /// What the server said last.
+    ///
+    /// # Panics
+    /// When it is not [installed](super::is_installed).
+    pub fn try_start(self) -> Result<RedisServer, String> {
         RedisServer::from_setup(self)
     }
 }
@@ -162,8 +173,16 @@ impl RedisServer {
     /// # Panics
     /// As [`RedisSetup::start`].
     pub fn restart(&mut self) {
+        self.try_restart().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// The same as [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// What the server said last, when it does not start.
+    pub fn try_restart(&mut self) -> Result<(), String> {
         self.kill();
-        self.launch();
+        self.launch()
     }
 
     /// Kills the process if it runs, and starts it on the same port without any data.
@@ -171,10 +190,19 @@ impl RedisServer {
     /// # Panics
     /// As [`RedisSetup::start`].
     pub fn restart_empty(&mut self) {
+        self.try_restart_empty().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// The same as [`restart_empty`](Self::restart_empty).
+    ///
+    /// # Errors
+    /// What the server said last, when it does not start.
+    pub fn try_restart_empty(&mut self) -> Result<(), String> {
         self.kill();
-        fs::remove_dir_all(self.data_folder()).expect("nobody writes in the directory of a killed server");
-        make_folder(&self.data_folder());
-        self.launch();
+        let emptied =
+            fs::remove_dir_all(self.data_folder()).and_then(|()| fs::create_dir(self.data_folder()));
+        emptied.map_err(|error| format!("the data of a Redis cannot be removed: {error}"))?;
+        self.launch()
     }
 
     /// Sends a command on a new connection and gives the reply.
@@ -244,20 +272,20 @@ impl RedisServer {
         self.clock().step_back(by);
     }
 
-    fn from_setup(setup: RedisSetup) -> Self {
+    fn from_setup(setup: RedisSetup) -> Result<Self, String> {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         make_folder(&directory.path().join(DATA));
         let tls = setup.has_tls.then(|| (Port::reserve(), Certificates::new(directory.path())));
         let clock = setup.has_own_clock.then(|| SteppedClock::new(directory.path()));
         let (port, arguments) = (Port::reserve(), setup.arguments);
         let mut server = Self { process: None, port, arguments, tls, clock, directory };
-        server.launch();
-        server
+        server.launch()?;
+        Ok(server)
     }
 
-    fn launch(&mut self) {
+    fn launch(&mut self) -> Result<(), String> {
         self.process = Some(Process::start_bound(self.launcher()));
-        self.wait_until_ready();
+        self.wait_until_ready()
     }
 
     fn launcher(&self) -> Command {
@@ -282,16 +310,18 @@ impl RedisServer {
         command
     }
 
-    fn wait_until_ready(&mut self) {
+    fn wait_until_ready(&mut self) -> Result<(), String> {
         let is_ready = holds_within(LONGEST_WAIT, || self.has_ended() || self.answers());
-        let is_running = is_ready && !self.has_ended();
-        assert!(is_running, "redis-server does not start; it said:\n{}", self.log());
+        if !is_ready || self.has_ended() {
+            return Err(format!("redis-server does not start; it said:\n{}", self.log()));
+        }
         let answering = self.info("server", "process_id");
         assert_eq!(
             answering,
             Some(self.pid().to_string()),
             "the server that answers is the one that was started"
         );
+        Ok(())
     }
 
     fn answers(&self) -> bool {

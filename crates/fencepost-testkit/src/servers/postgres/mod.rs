@@ -142,8 +142,16 @@ impl PostgresServer {
     /// # Panics
     /// As [`PostgresSetup::start`].
     pub fn restart(&mut self) {
+        self.try_restart().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// The same as [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// What the server said last, when it does not start.
+    pub fn try_restart(&mut self) -> Result<(), String> {
         self.kill();
-        self.launch();
+        self.launch()
     }
 
     /// Shuts the server down, and starts it on the same port, with everything that it had.
@@ -152,7 +160,7 @@ impl PostgresServer {
     /// As [`shut_down`](Self::shut_down) and [`PostgresSetup::start`].
     pub fn restart_cleanly(&mut self) {
         self.shut_down();
-        self.launch();
+        self.launch().unwrap_or_else(|message| panic!("{message}"));
     }
 
     /// Kills the server if it runs, and starts it on the same port with new data, in which there is nothing.
@@ -162,10 +170,18 @@ impl PostgresServer {
     /// # Panics
     /// As [`PostgresSetup::start`].
     pub fn restart_empty(&mut self) {
+        self.try_restart_empty().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// The same as [`restart_empty`](Self::restart_empty).
+    ///
+    /// # Errors
+    /// What the server said last, when it does not start.
+    pub fn try_restart_empty(&mut self) -> Result<(), String> {
         self.kill();
         self.cluster.empty();
         self.initialize();
-        self.launch();
+        self.launch()
     }
 
     /// Kills the process of a session, `pg_backend_pid()`: the server ends all sessions and recovers, and answers again.
@@ -174,7 +190,7 @@ impl PostgresServer {
     /// When the process is not one of this server, or the server does not recover.
     pub fn kill_session(&mut self, session: u32) {
         self.postmaster().kill_session(session);
-        self.wait_until_ready();
+        self.wait_until_ready().unwrap_or_else(|message| panic!("{message}"));
     }
 
     /// Steps the wall clock forward.
@@ -193,11 +209,11 @@ impl PostgresServer {
         self.clock().step_back(by);
     }
 
-    fn from_setup(setup: PostgresSetup) -> Self {
+    fn from_setup(setup: PostgresSetup) -> Result<Self, String> {
         let mut server = Self::down(setup);
         server.fill();
-        server.launch();
-        server
+        server.launch()?;
+        Ok(server)
     }
 
     /// A server without data that was not started yet.
@@ -228,9 +244,9 @@ impl PostgresServer {
         }
     }
 
-    fn launch(&mut self) {
+    fn launch(&mut self) -> Result<(), String> {
         self.postmaster = Some(Postmaster::start(self.launcher()));
-        self.wait_until_ready();
+        self.wait_until_ready()
     }
 
     fn launcher(&self) -> Command {
@@ -258,15 +274,18 @@ impl PostgresServer {
         settings
     }
 
-    fn wait_until_ready(&mut self) {
+    fn wait_until_ready(&mut self) -> Result<(), String> {
         let mut answering = None;
         let is_over = holds_within(LONGEST_WAIT, || {
             answering = self.answering();
             answering.is_some() || self.has_ended()
         });
-        assert!(is_over && answering.is_some(), "postgres does not start; it said:\n{}", self.log());
+        if !is_over || answering.is_none() {
+            return Err(format!("postgres does not start; it said:\n{}", self.log()));
+        }
         let started = Some(self.pid().to_string());
         assert_eq!(answering, started, "the server that answers is the one that was started");
+        Ok(())
     }
 
     /// The number of the server that answers, if one does.

@@ -41,7 +41,7 @@ pub(super) fn run(command: &mut Command) {
 }
 
 /// Debian keeps each version in a folder that is on nobody's path.
-fn newest(name: &str) -> Option<PathBuf> {
+pub(in crate::servers) fn newest(name: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let numbered = versions.filter_map(|version| {
         let number: u32 = version.file_name().to_str()?.parse().ok()?;

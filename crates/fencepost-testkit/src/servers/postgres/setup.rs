@@ -44,6 +44,17 @@ impl PostgresSetup {
     /// # Panics
     /// When it is not installed, or ends instead of answering; the message then holds what it said.
     pub fn start(self) -> PostgresServer {
+        self.try_start().unwrap_or_else(|message| panic!("{message}"))
+    }
+
+    /// The same, for a program that has users: a server that does not start is no panic.
+    ///
+    /// # Errors
+    /// What the server said last.
+    ///
+    /// # Panics
+    /// When it is not [installed](crate::servers::is_installed).
+    pub fn try_start(self) -> Result<PostgresServer, String> {
         PostgresServer::from_setup(self)
     }
 }

@@ -12,7 +12,7 @@ impl PostgresServer {
     pub fn standby(&self) -> Self {
         let mut standby = Self::down(self.setup.clone());
         standby.cluster.copy(&self.connection());
-        standby.launch();
+        standby.launch().unwrap_or_else(|message| panic!("{message}"));
         standby.follow(self);
         standby
     }
