@@ -2,10 +2,12 @@
 //!
 //! Invariant: what cannot be done to them is said in words, and nothing here panics for a server that does not start.
 
+mod etcd;
 mod postgres;
 mod redis;
 mod redlock;
 mod surroundings;
+mod zookeeper;
 
 use std::fmt::Debug;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -74,7 +76,8 @@ pub(crate) fn start(kind: Kind, folder: &Path) -> Result<Box<dyn LockServers>, S
         Kind::Redis => redis::OneRedis::start().map(boxed),
         Kind::Redlock => redlock::FiveRedis::start().map(boxed),
         Kind::Postgres => postgres::OnePostgres::start().map(boxed),
-        Kind::Etcd | Kind::Zookeeper => Err(format!("this lab starts no servers for {}", kind.name())),
+        Kind::Etcd => etcd::OneEtcd::start().map(boxed),
+        Kind::Zookeeper => zookeeper::OneZooKeeper::start().map(boxed),
     };
     started.map_err(|why| last_lines(&why))
 }

@@ -132,9 +132,17 @@ impl EtcdServer {
     /// # Panics
     /// As [`EtcdSetup::start`].
     pub fn restart(&mut self) {
+        self.try_restart().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// The same as [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// What the server said last, when it does not start.
+    pub fn try_restart(&mut self) -> Result<(), String> {
         self.kill();
         self.launch();
-        self.wait_until_ready();
+        self.becomes_ready()
     }
 
     /// Kills the process, puts the data of a snapshot in the place of its own, and starts it.
@@ -179,8 +187,15 @@ impl EtcdServer {
     }
 
     fn wait_until_ready(&mut self) {
+        self.becomes_ready().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    fn becomes_ready(&mut self) -> Result<(), String> {
         let is_ready = holds_within(LONGEST_WAIT, || self.has_ended() || self.is_healthy());
-        assert!(is_ready && !self.has_ended(), "etcd does not start; it said:\n{}", self.log());
+        if is_ready && !self.has_ended() {
+            return Ok(());
+        }
+        Err(format!("etcd does not start; it said:\n{}", self.log()))
     }
 
     fn has_ended(&mut self) -> bool {

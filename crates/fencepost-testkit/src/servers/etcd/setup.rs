@@ -37,12 +37,22 @@ impl EtcdSetup {
     /// # Panics
     /// When it is not installed, or ends instead of answering; the message then holds what it said.
     pub fn start(self) -> EtcdServer {
+        self.try_start().unwrap_or_else(|message| panic!("{message}"))
+    }
+
+    /// The same, for a program that has users: a server that does not start is no panic.
+    ///
+    /// # Errors
+    /// What the server said last.
+    ///
+    /// # Panics
+    /// When it is not [installed](crate::servers::is_installed).
+    pub fn try_start(self) -> Result<EtcdServer, String> {
         let ports = Ports::reserve();
         let members = format!("a={}", peer_url(&ports));
         let mut server = EtcdServer::new("a", ports, &members, &self);
         server.launch();
-        server.wait_until_ready();
-        server
+        server.becomes_ready().map(|()| server)
     }
 
     pub(super) fn has_tls(&self) -> bool {

@@ -48,10 +48,20 @@ impl ZooKeeperSetup {
     /// # Panics
     /// When it is not installed, or ends instead of serving; the message then holds what it said.
     pub fn start(self) -> ZooKeeperServer {
+        self.try_start().unwrap_or_else(|message| panic!("{message}"))
+    }
+
+    /// The same, for a program that has users: a server that does not start is no panic.
+    ///
+    /// # Errors
+    /// What the server said last.
+    ///
+    /// # Panics
+    /// When it is not installed.
+    pub fn try_start(self) -> Result<ZooKeeperServer, String> {
         let mut server = self.prepare(Port::reserve(), 0);
         server.launch();
-        server.wait_until_ready();
-        server
+        server.becomes_ready().map(|()| server)
     }
 
     /// Three servers that elect a leader.
@@ -162,9 +172,17 @@ impl ZooKeeperServer {
     /// # Panics
     /// As [`ZooKeeperSetup::start`].
     pub fn restart(&mut self) {
+        self.try_restart().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// The same as [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// What the server said last, when it does not start.
+    pub fn try_restart(&mut self) -> Result<(), String> {
         self.kill();
         self.launch();
-        self.wait_until_ready();
+        self.becomes_ready()
     }
 
     /// A new session that asks for half a minute.
@@ -217,12 +235,18 @@ impl ZooKeeperServer {
     }
 
     fn wait_until_ready(&mut self) {
+        self.becomes_ready().unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    fn becomes_ready(&mut self) -> Result<(), String> {
         let is_ready = holds_within(LONGEST_WAIT, || self.has_ended() || self.serves());
-        let is_running = is_ready && !self.has_ended();
-        assert!(is_running, "ZooKeeper does not start; it said:\n{}", self.log());
+        if !is_ready || self.has_ended() {
+            return Err(format!("ZooKeeper does not start; it said:\n{}", self.log()));
+        }
         let answer = self.ask("conf").expect("a server that serves answers");
         let data = format!("dataDir={}", self.directory.path().join("data").display());
         assert!(answer.contains(&data), "the server that answers is the one that was started: {answer}");
+        Ok(())
     }
 
     fn serves(&self) -> bool {
