@@ -20,7 +20,7 @@ enum Lost {
 }
 
 fn lost(facts: &Facts) -> Option<(Lost, String)> {
-    if facts.info("aof_enabled") == "1" {
+    if facts.info("aof_enabled") == "1" || facts.setting("appendonly") == Some("yes") {
         let often = facts.setting("appendfsync").unwrap_or_default();
         let is_behind = matches!(often, "everysec" | "no");
         return is_behind.then(|| (Lost::ASecond, format!("appendonly is yes, and appendfsync is {often}")));

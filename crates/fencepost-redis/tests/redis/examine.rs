@@ -198,6 +198,46 @@ fn user_who_may_not_do_what_a_lock_needs_is_found() {
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn refusal_is_never_taken_for_an_answer() {
+    let server = RedisServer::start_with(&["--busy-reply-threshold", "10"]);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| server.command(&["EVAL", "while true do end", "0"]));
+        wait_until("it is busy", || matches!(server.command(&["PING"]), Reply::Error(_)));
+        let examined = block_on(backend(&server.url()).examine());
+        server.command(&["SCRIPT", "KILL"]);
+        examined.unwrap_err()
+    });
+    assert!(error.to_string().contains("BUSY"), "{error}");
+    let replica = RedisServer::start_with(&["--replica-serve-stale-data", "no"]);
+    replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let examination = block_on(backend(&replica.url()).examine()).unwrap();
+    found(&examination, Severity::Serious, "MASTERDOWN");
+    found(&examination, Severity::Serious, "it is a replica of 127.0.0.1:1");
+    assert!(examination.findings.iter().all(|finding| !finding.evidence.contains("no lock")));
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn server_that_may_not_say_what_it_is_has_no_version_and_no_quarantine() {
+    let server = well();
+    release(take(&lock(&at(server.port(), CARELESS), "a")));
+    let mut rules = vec!["ACL", "SETUSER", "ann", "on", ">pw", "+@all", "-info", "~*", "&*"];
+    server.command(&rules);
+    let url = format!("redis://ann:pw@127.0.0.1:{}", server.port());
+    let examination = block_on(backend(&url).examine()).unwrap();
+    assert_eq!(examination.servers, [format!("Redis at 127.0.0.1:{}", server.port())]);
+    found(&examination, Severity::Serious, "may not run INFO");
+    assert_eq!(examination.findings.len(), 1, "{examination:#?}");
+    rules[6] = "-get";
+    rules[5] = "+info";
+    server.command(&rules);
+    let examination = block_on(backend(&url).examine()).unwrap();
+    found(&examination, Severity::Serious, "may not run GET");
+    assert!(examination.findings.iter().all(|finding| !finding.evidence.contains("knows of no lock")));
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn quarantine_that_is_under_way_or_to_come_is_found() {
     let mut server = old_server(RedisSetup::default().arguments(&WELL));
     let none = examined(&server, "");
