@@ -84,6 +84,7 @@ impl Finding {
     pub fn failed(about: impl fmt::Display, error: &Error, means: impl Into<String>) -> Self {
         let usual = match error.kind() {
             ErrorKind::Denied => "give a user and a password that are let in there, or grant what is missing",
+            ErrorKind::InvalidArgument => "correct what the configuration says of it",
             ErrorKind::Unsupported => "use a server, or a way to it, that can do what is said",
             _ => "see that it runs, and that it can be reached from this host",
         };
