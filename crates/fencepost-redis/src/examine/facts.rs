@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencepost_core::{Clock, Error, ErrorKind, Result};
+use fencepost_core::{Ahead, Clock, Error, ErrorKind, Result};
 use fencepost_net::Address;
 use futures_util::future::join_all;
 
@@ -30,8 +30,8 @@ pub(super) struct Facts {
     info: BTreeMap<String, String>,
     /// The settings that were asked for, where it tells them.
     settings: Option<BTreeMap<String, String>>,
-    /// Between what bounds its clock is ahead of ours, in microseconds.
-    pub(super) ahead: (i64, i64),
+    /// By how much its clock is ahead of ours.
+    pub(super) ahead: Ahead,
     /// Its clock, in milliseconds.
     pub(super) now_ms: i64,
     /// The record of its incarnation.
@@ -148,7 +148,7 @@ impl Facts {
             is_tls: false,
             info: info.iter().map(field).collect(),
             settings: None,
-            ahead: (0, 0),
+            ahead: Ahead::default(),
             now_ms: 0,
             incarnation: None,
             tells_incarnation: true,
@@ -217,8 +217,8 @@ async fn log_in(connection: &Connection, endpoint: &Endpoint) -> Result<()> {
 }
 
 /// How far its clock is ahead, between two bounds, and what it shows.
-async fn clock_of(clock: &Clock, questions: &mut Questions<'_>) -> Result<((i64, i64), i64)> {
-    let (mut bounds, mut now_ms) = ((i64::MIN, i64::MAX), 0);
+async fn clock_of(clock: &Clock, questions: &mut Questions<'_>) -> Result<(Ahead, i64)> {
+    let (mut ahead, mut now_ms) = (Ahead { least: i64::MIN, most: i64::MAX }, 0);
     for _ in 0..CLOCK_LOOKS {
         let sent = clock.wall_micros().cast_signed();
         let reply = questions.ask(&["TIME"]).await?;
@@ -226,14 +226,15 @@ async fn clock_of(clock: &Clock, questions: &mut Questions<'_>) -> Result<((i64,
         let Some([seconds, micros]) = reply.as_ref().map(Reply::list) else { continue };
         let (seconds, micros) = (seconds.number().unwrap_or_default(), micros.number().unwrap_or_default());
         let there = seconds.saturating_mul(1_000_000).saturating_add(micros);
-        bounds = (bounds.0.max(there - received), bounds.1.min(there - sent));
+        ahead.least = ahead.least.max(there.saturating_sub(received));
+        ahead.most = ahead.most.min(there.saturating_sub(sent));
         now_ms = there / 1_000;
     }
     // A user who may not ask is told nothing.
-    if bounds.0 == i64::MIN {
-        return Ok(((0, 0), clock.wall_micros().cast_signed() / 1_000));
+    if ahead.least == i64::MIN {
+        return Ok((Ahead::default(), clock.wall_micros().cast_signed() / 1_000));
     }
-    Ok((bounds, now_ms))
+    Ok((ahead, now_ms))
 }
 
 /// The commands that this user may not run, of those that a lock or a fence needs.
