@@ -97,6 +97,23 @@ fn what_a_crash_would_forget_is_found() {
     found(&examined_fence(&server), Severity::Warning, "appendfsync is everysec");
 }
 
+/// As where a provider manages the server.
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn fence_whose_persistence_is_not_told_is_warned_of() {
+    let (bare, logged) = (RedisServer::start(), well());
+    for (server, evidence) in
+        [(&bare, "aof_enabled is 0, and save is not told"), (&logged, "appendfsync is not told")]
+    {
+        server.command(&["ACL", "SETUSER", "default", "-config"]);
+        let of_fence = examined_fence(server);
+        found(&of_fence, Severity::Warning, evidence);
+        found(&of_fence, Severity::Note, "may not run CONFIG GET");
+    }
+    found(&examined(&bare, ""), Severity::Note, "aof_enabled is 0, and save is not told, rdb_saves is 0");
+    assert_eq!(examined(&logged, CARELESS).findings.len(), 2, "quarantine=off, and the settings");
+}
+
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn server_that_refuses_writes_is_found() {
