@@ -54,6 +54,36 @@ pub struct TtlRange {
     pub longest: Duration,
 }
 
+/// By how much a clock is ahead of another: between two bounds, since what came in between is the way there and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// At least by so many microseconds.
+    pub least: i64,
+    /// At most by so many.
+    pub most: i64,
+}
+
+impl Ahead {
+    /// By how much this clock is ahead of one that is itself ahead by `other` of the same third one.
+    pub fn beside(self, other: Self) -> Self {
+        Self { least: self.least.saturating_sub(other.most), most: self.most.saturating_sub(other.least) }
+    }
+
+    /// How far they are apart, in words that go before the other's name, where it is certain that this is a second or more:
+    /// `2.000 s (to within 1.0 ms) ahead of`.
+    pub fn apart(self) -> Option<String> {
+        let Self { least, most } = self;
+        let (way, certain) = if least > 0 { ("ahead of", least) } else { ("behind", most.saturating_neg()) };
+        let certain = Duration::from_micros(u64::try_from(certain).ok()?);
+        let by = Duration::from_micros(i64::midpoint(least, most).unsigned_abs()).as_secs_f64();
+        let within = Duration::from_micros(most.abs_diff(least).div_ceil(2)).as_secs_f64() * 1_000.0;
+        (certain >= APART_MOST).then(|| format!("{by:.3} s (to within {within:.1} ms) {way}"))
+    }
+}
+
+/// Clocks that are kept by NTP are nearer.
+const APART_MOST: Duration = Duration::from_secs(1);
+
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -84,6 +114,7 @@ impl Finding {
     pub fn failed(about: impl fmt::Display, error: &Error, means: impl Into<String>) -> Self {
         let usual = match error.kind() {
             ErrorKind::Denied => "give a user and a password that are let in there, or grant what is missing",
+            ErrorKind::InvalidArgument => "correct what the configuration says of it",
             ErrorKind::Unsupported => "use a server, or a way to it, that can do what is said",
             _ => "see that it runs, and that it can be reached from this host",
         };
@@ -156,6 +187,16 @@ mod tests {
         let order: Vec<_> = examination.findings.iter().map(|finding| &*finding.evidence).collect();
         assert_eq!(order, ["2", "4", "3", "1"]);
         assert_eq!(examination.worst(), Some(Severity::Serious));
+    }
+
+    #[test]
+    fn clocks_are_apart_only_where_that_is_certain() {
+        let words = |(least, most)| Ahead { least, most }.apart();
+        assert_eq!(words((1_999_000, 2_001_000)).as_deref(), Some("2.000 s (to within 1.0 ms) ahead of"));
+        assert_eq!(words((-3_000_000, -2_000_000)).as_deref(), Some("2.500 s (to within 500.0 ms) behind"));
+        for near in [(0, 0), (-900_000, 900_000), (-5_000_000, 5_000_000), (900_000, 9_000_000)] {
+            assert_eq!(words(near), None, "{near:?}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use clock::{Clock, Moment, Sleep, VirtualTime};
 pub use deadline::{Cadence, Deadline, default_grace};
 pub use error::{Error, ErrorKind, LossReason, Result};
 pub use event::{Event, Observer};
-pub use examine::{Examination, Finding, Severity, TtlRange};
+pub use examine::{Ahead, Examination, Finding, Severity, TtlRange};
 pub use fence::{Fence, Mark, MemoryFence, Stamp, StampHolder};
 pub use lead::block_on;
 pub use lease::Lease;

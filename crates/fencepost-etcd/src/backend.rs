@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    AcquireRequest, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry, FencingToken,
-    Handover, Lease, LockName, LockState, Loss, Moment, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
-    Timing, Tokens, Waiting,
+    AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
+    FencingToken, Handover, Lease, LockName, LockState, Loss, Moment, NamePrefix, Profile, Renewal, Result,
+    Revoked, Scope, Timing, Tokens, Waiting,
 };
 
 use crate::claim::{self, give_up, not_held};
@@ -36,7 +36,8 @@ pub const PROFILE: Profile = Profile::weakest("etcd")
     .outlives_sessions()
     .detachable()
     .revocable()
-    .rests();
+    .rests()
+    .costs(2, 1, Connections::OnePerProcess);
 
 /// How often others may be in the way of a lift.
 const LIFT_TRIES: usize = 20;

@@ -2,10 +2,11 @@
 //!
 //! What is found is judged by pure functions, so that versions and clusters that no test can start are judged as well.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fencepost_core::{Error, Examination, Finding, Result, Severity};
+use fencepost_core::{Error, Examination, Finding, Result, Severity, TtlRange};
 use futures_util::future::join_all;
 
 use crate::failure::Failure;
@@ -49,12 +50,24 @@ pub(crate) async fn examine(server: &Server) -> Result<Examination> {
         }
     }
     found.findings.extend(of_ways(members));
-    if statuses.iter().flatten().any(|status| status.leader != 0) {
-        found.findings.extend(of_cluster(server).await);
+    let has_leader = statuses.iter().flatten().any(|status| status.leader != 0);
+    let told = if has_leader { of_cluster(server).await } else { Told::default() };
+    let away = statuses.iter().filter(|status| status.is_err()).count();
+    let voting = told.voting.unwrap_or(members.count());
+    found.findings.extend(slack(&members.address(0), voting, away, has_leader));
+    if !told.tells_alarms {
+        let alarms = statuses.iter().flatten().flat_map(|status| &status.errors);
+        let alarms: BTreeSet<&str> = alarms.map(|alarm| alarm.trim()).collect();
+        found.findings.extend(alarms.into_iter().filter_map(|alarm| alarmed_by(&members.address(0), alarm)));
     }
+    found.findings.extend(told.findings);
     found.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    found.ttl = told.shortest.map(|shortest| TtlRange { shortest, longest: LONGEST });
     Ok(found)
 }
+
+/// The longest lease that etcd gives, nine thousand million seconds: `MaxLeaseTTL`.
+const LONGEST: Duration = Duration::from_hours(2_500_000);
 
 fn first_error(statuses: Vec<Result<StatusResponse, Failure>>) -> Error {
     let failure = statuses.into_iter().find_map(Result::err);
@@ -63,29 +76,45 @@ fn first_error(statuses: Vec<Result<StatusResponse, Failure>>) -> Error {
 }
 
 /// What only a cluster with a majority tells of.
-async fn of_cluster(server: &Server) -> Vec<Finding> {
+#[derive(Default)]
+struct Told {
+    findings: Vec<Finding>,
+    tells_alarms: bool,
+    /// How many members it has, but for learners.
+    voting: Option<usize>,
+    shortest: Option<Duration>,
+}
+
+async fn of_cluster(server: &Server) -> Told {
     let members = server.members();
     let at = members.address(0);
-    let mut findings = Vec::new();
+    let mut told = Told::default();
     let alarms = members.call::<_, AlarmResponse>(ALARM, AlarmRequest::default, ONCE).await;
     match alarms {
-        Ok(answer) => findings.extend(answer.message.alarms.iter().filter_map(|alarm| alarmed(&at, alarm))),
-        Err(failed) => findings.push(untold(&at, "its alarms", failed)),
+        Ok(answer) => {
+            told.tells_alarms = true;
+            told.findings.extend(answer.message.alarms.iter().filter_map(|alarm| alarmed(&at, alarm)));
+        }
+        Err(failed) => told.findings.push(untold(&at, "its alarms", failed)),
     }
     let listed = members.call::<_, MemberListResponse>(MEMBERS, || MemberListRequest {}, ONCE).await;
     match listed {
         Ok(answer) => {
             let voting = answer.message.members.iter().filter(|member| !member.is_learner).count();
-            findings.extend(of_count(&at, voting, members.count()));
+            told.findings.extend(of_count(&at, voting, members.count()));
+            told.voting = Some(voting);
         }
-        Err(failed) => findings.push(untold(&at, "its members", failed)),
+        Err(failed) => told.findings.push(untold(&at, "its members", failed)),
     }
     match shortest_ttl(server).await {
-        Ok(ttl) => findings.extend((ttl > Duration::from_secs(1)).then(|| raised(&at, ttl))),
-        Err(failed) => findings.push(untold(&at, "its shortest lease", failed)),
+        Ok(ttl) => {
+            told.findings.extend((ttl > Duration::from_secs(1)).then(|| raised(&at, ttl)));
+            told.shortest = Some(ttl);
+        }
+        Err(failed) => told.findings.push(untold(&at, "its shortest lease", failed)),
     }
-    findings.extend(is_open_to_all(server).await.then(|| open_to_all(members)).flatten());
-    findings
+    told.findings.extend(is_open_to_all(server).await.then(|| open_to_all(members)).flatten());
+    told
 }
 
 /// What the server makes of a ttl of one second: no other question tells.
@@ -114,6 +143,7 @@ fn of_member(at: &str, status: &StatusResponse) -> Vec<Finding> {
             "update to 3.4.31, 3.5.13, 3.6.0 or later",
         ));
     }
+    findings.extend(nearly_full(at, status.db_size, status.db_size_quota));
     if status.leader == 0 {
         findings.push(finding(
             Severity::Serious,
@@ -135,26 +165,56 @@ fn of_member(at: &str, status: &StatusResponse) -> Vec<Finding> {
     findings
 }
 
-/// Whether only the leader ends leases, by <https://github.com/etcd-io/etcd/pull/16822>.
+/// The first version of each line in which only the leader ends leases: <https://github.com/etcd-io/etcd/pull/16822>, which 3.6 has
+/// from its beginning; to 3.4 it came by <https://github.com/etcd-io/etcd/pull/17465>.
+const LEASE_FIX: [[u32; 3]; 3] = [[3, 4, 31], [3, 5, 13], [3, 6, 0]];
+
+/// Whether a version has it. One that cannot be read has not.
 fn has_lease_fix(version: &str) -> bool {
     let numbers = version.split(['-', '+']).next().unwrap_or_default().split('.');
     let numbers: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
-    match numbers[..] {
-        [3, 4, patch] => patch >= 31,
-        [3, 5, patch] => patch >= 13,
-        [major, minor, ..] => (major, minor) > (3, 5),
-        _ => false,
-    }
+    let Ok(version) = <[u32; 3]>::try_from(numbers) else { return false };
+    let of_line = LEASE_FIX.iter().find(|fixed| fixed[..2] == version[..2]);
+    version >= *of_line.unwrap_or(&LEASE_FIX[2])
+}
+
+/// Whether it soon writes nothing any more. Before 3.6 it does not tell its quota.
+fn nearly_full(at: &str, size: i64, quota: i64) -> Option<Finding> {
+    (quota > 0 && size / 9 >= quota / 10).then(|| {
+        finding(
+            Severity::Warning,
+            at,
+            format!("its database has {size} bytes, and its quota is {quota}"),
+            "when it is full nothing is written any more, so no lock is granted",
+            "compact and defragment it, or raise --quota-backend-bytes",
+        )
+    })
 }
 
 fn is_away(at: &str, failure: &Failure) -> Finding {
-    finding(
-        Severity::Warning,
+    Finding::failed(at, &failure.clone().error(), "one member fewer can fail beside it")
+}
+
+/// How many more may fail. What members do that the URL does not name is not seen.
+fn slack(at: &str, voting: usize, away: usize, has_leader: bool) -> Option<Finding> {
+    let majority = voting / 2 + 1;
+    let left = voting.saturating_sub(away);
+    if away == 0 && has_leader {
+        return None;
+    }
+    let means = match left.checked_sub(majority).filter(|_| has_leader) {
+        None => "no lock is granted or renewed, and every lease is lost at its deadline".to_owned(),
+        Some(0) => "no further member may fail: the next failure takes every lease".to_owned(),
+        Some(slack) => format!("{slack} more may fail"),
+    };
+    let leader = if has_leader { "" } else { ", and none of them knows of a leader" };
+    Some(finding(
+        Severity::Serious,
         at,
-        format!("it does not answer: {}", failure.clone().error()),
-        "locks go on as long as a majority of the members is there, and no further one may fail",
-        "start it, or repair the way there",
-    )
+        format!("{left} of {voting} members are left, and {majority} are a majority{leader}"),
+        &means,
+        "bring the missing members back, or repair the network between them",
+    ))
 }
 
 /// What lies open on the way there.
@@ -176,6 +236,10 @@ fn of_ways(members: &Members) -> Vec<Finding> {
 }
 
 fn open_to_all(members: &Members) -> Option<Finding> {
+    // Whoever shows a certificate is most likely asked for one.
+    if members.endpoint().trust.as_ref().is_some_and(|trust| trust.identity.is_some()) {
+        return None;
+    }
     let far = members.endpoint().addresses.iter().find(|address| !is_near(&address.host))?;
     Some(finding(
         Severity::Warning,
@@ -188,6 +252,13 @@ fn open_to_all(members: &Members) -> Option<Finding> {
 
 fn is_near(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// An alarm as the status of a member has it: `memberID:10276657743932975437 alarm:NOSPACE`.
+fn alarmed_by(at: &str, told: &str) -> Option<Finding> {
+    let (member, alarm) = told.strip_prefix("memberID:")?.split_once(" alarm:")?;
+    let alarm = AlarmType::from_str_name(alarm.trim())?.into();
+    alarmed(at, &AlarmMember { member_id: member.parse().ok()?, alarm })
 }
 
 fn alarmed(at: &str, alarm: &AlarmMember) -> Option<Finding> {
@@ -311,6 +382,28 @@ mod tests {
             assert!(seen.evidence.ends_with("of member a"), "{seen:?}");
         }
         assert_eq!(alarmed("h", &AlarmMember::default()), None);
+        let told = alarmed_by("h", "memberID:10 alarm:NOSPACE").unwrap();
+        assert_eq!(told.evidence, "the alarm NOSPACE of member a");
+        assert_eq!(alarmed_by("h", "etcdserver: no leader"), None);
+    }
+
+    #[test]
+    fn members_that_are_away_are_counted_against_the_majority() {
+        let means = |voting, away, has_leader| {
+            slack("h", voting, away, has_leader).map(|finding| finding.consequence).unwrap_or_default()
+        };
+        assert_eq!(means(3, 0, true), "");
+        assert!(means(3, 1, true).starts_with("no further member may fail"));
+        assert_eq!(means(5, 1, true), "1 more may fail");
+        assert!(means(3, 2, false).starts_with("no lock is granted"));
+        assert!(means(3, 0, false).starts_with("no lock is granted"));
+    }
+
+    #[test]
+    fn database_near_its_quota_is_found() {
+        assert!(nearly_full("h", 95, 100).is_some());
+        assert_eq!(nearly_full("h", 80, 100), None);
+        assert_eq!(nearly_full("h", 80, 0), None, "it does not tell");
     }
 
     #[test]

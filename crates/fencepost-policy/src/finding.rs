@@ -147,11 +147,16 @@ impl ConfigError {
         texts.join("\n")
     }
 
-    /// `Ok` if nothing was found.
-    pub(crate) fn unless_empty(mut findings: Vec<Finding>) -> Result<(), Self> {
+    /// What was found, once each and in the order of the file.
+    pub(crate) fn of(mut findings: Vec<Finding>) -> Self {
         findings.sort_by_key(Finding::position);
         findings.dedup();
-        if findings.is_empty() { Ok(()) } else { Err(Self { findings }) }
+        Self { findings }
+    }
+
+    /// `Ok` if nothing was found.
+    pub(crate) fn unless_empty(findings: Vec<Finding>) -> Result<(), Self> {
+        if findings.is_empty() { Ok(()) } else { Err(Self::of(findings)) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `policy`: what was read, and the choice that it makes for one lock; `rule`: one rule
 //! - `search`: where the file is looked for; `placement`: where a lock lives, with a file and without
 //! - `read`: the keys of the file; `table`: how one value of it is read
+//! - `store`: the backends and fences that a file names
 //! - `template`: URLs with places for secrets in them; `placeholder`: these places
 //! - `amend`: one more rule in a file that stays as it is; `partition`: a list of locks with their answers
 //! - `compare`: one lock in two places by two files; `schema`: the keys for editors
@@ -28,6 +29,7 @@ mod rule;
 mod schema;
 mod search;
 mod source;
+mod store;
 mod table;
 mod template;
 
@@ -40,3 +42,4 @@ pub use policy::Policy;
 pub use rule::{Choice, DEFAULT_HISTORY, Rule};
 pub use schema::SCHEMA;
 pub use search::Surroundings;
+pub use store::Store;

@@ -131,17 +131,6 @@ impl Policy {
         ConfigError::unless_empty(wrong).map(|()| url.expect("what is not filled in is wrong"))
     }
 
-    /// The fences of a rule with the secrets filled in.
-    ///
-    /// # Errors
-    /// A secret that is not there.
-    pub fn fences_of(&self, rule: &Rule) -> Result<Vec<BackendUrl>, ConfigError> {
-        let (surroundings, mut wrong) = (Surroundings::of_process(), Vec::new());
-        let fences = rule.fences.iter().filter_map(|fence| self.fill(fence, &surroundings, &mut wrong));
-        let fences = fences.collect();
-        ConfigError::unless_empty(wrong).map(|()| fences)
-    }
-
     /// The rule for a lock: the first that matches.
     pub fn rule_for(&self, lock: &LockName) -> Option<&Rule> {
         let matched = self.content.globs.matches(lock.as_str());

@@ -81,6 +81,11 @@ impl Template {
         template
     }
 
+    /// What it is for.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
     /// The URL with a blank for each secret; `None` if it begins with one, so that not even its kind is known.
     pub(crate) fn outline(&self) -> Option<fencepost_core::Result<BackendUrl>> {
         let known = matches!(self.pieces.first(), Some((_, Piece::Text(text))) if text.contains(':'));

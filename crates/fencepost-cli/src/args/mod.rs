@@ -275,7 +275,7 @@ pub(crate) struct Explain {
 #[derive(Args, Debug)]
 #[command(after_help = "Exit codes: 0 nothing serious, 1 something serious; 64 usage, 78 configuration.")]
 pub(crate) struct Doctor {
-    /// The locks whose backends and fences are looked at [default: those of every rule]
+    /// The locks whose backends and fences are looked at [default: all of the configuration]
     #[arg(value_name = "LOCK")]
     pub(crate) locks: Vec<LockName>,
     /// Look at this fence as well (repeatable)

@@ -156,6 +156,61 @@ fn what_is_written_wrong_ends_as_elsewhere() {
     home.run(["doctor", "a"]).exits(0);
 }
 
+#[test]
+fn looking_at_nothing_is_not_told_as_well() {
+    let home = Home::new();
+    home.write("fencepost.toml", "");
+    let said = home.run(["doctor"]).exits(1).stdout;
+    assert!(said.contains("serious  nothing to look at"), "{said}");
+    assert!(said.ends_with("0 places looked at: 1 serious, 0 warnings, 0 notes\n"), "{said}");
+    let url = format!("file:{}", home.path("here").display());
+    home.write("fencepost.toml", &format!("[backends.a]\nurl = \"{url}\"\n[fences.f]\nurl = \"{url}\"\n"));
+    let report = json(&home.run(["doctor", "--json"]).exits(1));
+    assert_eq!(report["checked"].as_array().unwrap().len(), 3, "{report:#}");
+    assert_eq!(evidence(checked(&report, "configuration", "fencepost.toml")), ["it has no rule"]);
+    checked(&report, "backend", "here");
+    checked(&report, "fence", "here");
+}
+
+#[test]
+fn what_no_rule_uses_is_looked_at_too() {
+    let home = Home::new();
+    let stores = "[backends.a]\nurl = \"file:\"\n[backends.old]\nurl = \"redis://127.0.0.1:1\"\n\
+                  [backends.far]\nurl = \"redis://h:${UNSET_HERE}\"\n[fences.f]\nurl = \"redis://127.0.0.1:2\"\n";
+    home.write("fencepost.toml", &format!("{stores}[[locks]]\nmatch = \"**\"\nbackend = \"a\"\n"));
+    let report = json(&home.run(["doctor", "--json"]).exits(1));
+    for (role, place) in [("backend", "127.0.0.1:1"), ("fence", "127.0.0.1:2")] {
+        assert_eq!(checked(&report, role, place)["findings"][0]["severity"], "serious", "{report:#}");
+    }
+    let far = checked(&report, "backend", "${UNSET_HERE}");
+    assert_eq!((&far["findings"][0]["severity"], &far["kind"]), (&"note".into(), &"redis".into()));
+    assert_eq!(json(&home.run(["doctor", "--json", "a"]).exits(0))["checked"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn rule_that_is_wrong_costs_no_other_its_findings() {
+    let home = Home::new();
+    let stores = "[backends.a]\nurl = \"redis://u:${UNSET_HERE}@h\"\n[backends.b]\nurl = \"redis://h?bogus=1\"\n\
+                  [backends.c]\nurl = \"file:\"\n";
+    let rule = |name: &str| format!("[[locks]]\nmatch = \"{name}\"\nbackend = \"{name}\"\n");
+    home.write("fencepost.toml", &format!("{stores}{}{}{}", rule("a"), rule("b"), rule("c")));
+    let report = json(&home.run(["doctor", "--json"]).exits(1));
+    assert_eq!(
+        (&report["serious"], report["checked"].as_array().unwrap().len()),
+        (&2.into(), 3),
+        "{report:#}"
+    );
+    let unset = checked(&report, "backend", "${UNSET_HERE}");
+    assert!(evidence(unset)[0].contains("fencepost.toml:2:") && evidence(unset)[0].contains("UNSET_HERE"));
+    assert_eq!(unset["rules"], serde_json::json!(["a"]));
+    assert!(evidence(checked(&report, "backend", "redis://h?"))[0].contains("bogus"), "{report:#}");
+    assert!(!evidence(checked(&report, "backend", "state/fencepost")).is_empty(), "{report:#}");
+    let named = json(&home.run(["doctor", "--json", "a", "b", "c"]).exits(1));
+    assert_eq!(named["checked"], report["checked"]);
+    home.run(["doctor", "c"]).exits(0);
+    home.run(["doctor", "--backend", "file:"]).exits(0);
+}
+
 /// One that every build has is away, and so is a finding too.
 #[test]
 fn rule_with_a_backend_that_a_build_lacks_is_a_finding_and_not_the_end() {

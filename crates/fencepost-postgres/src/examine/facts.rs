@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fencepost_core::{Clock, Result};
+use fencepost_core::{Ahead, Clock, Result};
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::endpoint::Host;
@@ -15,8 +15,8 @@ pub(super) struct Facts {
     pub(super) host: String,
     /// Whether it is on this host, or reached by a socket of it.
     pub(super) is_near: bool,
-    /// Between what bounds its clock is ahead of ours, in microseconds.
-    pub(super) ahead: (i64, i64),
+    /// By how much its clock is ahead of ours.
+    pub(super) ahead: Ahead,
     /// The columns of `examine.sql`.
     pub(super) told: BTreeMap<String, String>,
     /// The settings of a session that asks for none: each with the place that it comes from.
@@ -56,7 +56,7 @@ impl Facts {
         Ok(Self {
             host: host.to_string(),
             is_near: is_near(host),
-            ahead: (there - received, there - sent),
+            ahead: Ahead { least: there.saturating_sub(received), most: there.saturating_sub(sent) },
             told,
             settings: settings.iter().map(setting).collect(),
         })

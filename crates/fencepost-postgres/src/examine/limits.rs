@@ -1,7 +1,5 @@
 //! How many more may connect, whether they are overheard, how the clocks are, and what a role's sessions begin with.
 
-use std::time::Duration;
-
 use fencepost_core::Finding;
 
 use super::facts::Facts;
@@ -54,21 +52,11 @@ fn connections(facts: &Facts) -> Option<Finding> {
     )
 }
 
-/// Clocks that are kept by NTP are nearer.
-const APART_MOST: i64 = 1_000_000;
-
 /// What is odd about the server's clock beside ours.
 pub(super) fn clock(facts: &Facts) -> Option<Finding> {
-    let (least, most) = facts.ahead;
-    let (way, certain) = if least > 0 { ("ahead of", least) } else { ("behind", -most) };
-    if certain < APART_MOST {
-        return None;
-    }
-    let seconds = |micros: u64| Duration::from_micros(micros).as_secs_f64();
-    let apart = seconds(i64::midpoint(least, most).unsigned_abs());
-    let within = seconds(most.abs_diff(least).div_ceil(2)) * 1_000.0;
+    let apart = facts.ahead.apart()?;
     Some(
-        Finding::warning(&facts.host, format!("its clock is {apart:.3} s (to within {within:.1} ms) {way} this host's"))
+        Finding::warning(&facts.host, format!("its clock is {apart} this host's"))
             .means("a quarantine, a rest and on_pause=expire end by that clock: if somebody sets it forward to mend this, they end early")
             .remedy("keep the clocks of all hosts by NTP, and let it slew them, not step"),
     )

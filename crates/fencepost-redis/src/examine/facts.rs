@@ -1,11 +1,12 @@
 //! What one server says of itself, asked for on a connection of its own.
 //!
-//! Invariant: only commands that change nothing are sent. What a server refuses to tell is a fact as well.
+//! Invariant: only commands that change nothing are sent. What a user may not ask is a fact as well; any other refusal is one that a
+//! lock would meet too, and is never taken for an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencepost_core::{Clock, Error, ErrorKind, Result};
+use fencepost_core::{Ahead, Clock, Error, ErrorKind, Result};
 use fencepost_net::Address;
 use futures_util::future::join_all;
 
@@ -29,18 +30,22 @@ pub(super) struct Facts {
     info: BTreeMap<String, String>,
     /// The settings that were asked for, where it tells them.
     settings: Option<BTreeMap<String, String>>,
-    /// Between what bounds its clock is ahead of ours, in microseconds.
-    pub(super) ahead: (i64, i64),
+    /// By how much its clock is ahead of ours.
+    pub(super) ahead: Ahead,
     /// Its clock, in milliseconds.
     pub(super) now_ms: i64,
     /// The record of its incarnation.
     pub(super) incarnation: Option<String>,
+    /// Whether it has said whether it has such a record.
+    pub(super) tells_incarnation: bool,
     /// The longest `max_ttl` that anybody has used there.
     pub(super) longest_ttl_ms: Option<u64>,
     /// Commands that this user may not run.
     pub(super) forbidden: Vec<String>,
     /// Keys that should expire, and do not.
     pub(super) lasting: Vec<String>,
+    /// Why it refuses what everybody may ask, where it does: it is busy, loads its data, has no primary, ….
+    pub(super) refusal: Option<Error>,
 }
 
 /// Nothing that is said unasked is for us.
@@ -63,11 +68,36 @@ pub(super) async fn ask(connection: &Connection, words: &[&str]) -> Result<Reply
     connection.call(&words).await.map_err(|broken| lost_touch(&broken))
 }
 
+/// The questions to one server, and the first of its refusals that is not about who asks.
+struct Questions<'a> {
+    connection: &'a Connection,
+    refusal: Option<Error>,
+}
+
+impl Questions<'_> {
+    /// The answer; `None` where there is none.
+    async fn ask(&mut self, words: &[&str]) -> Result<Option<Reply>> {
+        let reply = ask(self.connection, words).await?;
+        Ok(self.answer(reply))
+    }
+
+    fn answer(&mut self, reply: Reply) -> Option<Reply> {
+        let Reply::Refused(what) = reply else { return Some(reply) };
+        if !what.starts_with("NOPERM") {
+            self.refusal.get_or_insert_with(|| refused(&what));
+        }
+        None
+    }
+}
+
 impl Facts {
     /// Asks a server for everything.
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be reached, or refuses to say what it is.
     pub(super) async fn read(
         clock: &Clock,
         endpoint: &Endpoint,
@@ -76,27 +106,34 @@ impl Facts {
     ) -> Result<Self> {
         let connection = connect(clock, address, endpoint.is_tls).await?;
         log_in(&connection, endpoint).await?;
-        let info = ask(&connection, &["INFO"]).await?;
+        let mut questions = Questions { connection: &connection, refusal: None };
+        let info = questions.ask(&["INFO"]).await?;
+        if let Some(refusal) = questions.refusal {
+            return Err(refusal);
+        }
+        // Where the command has another name the server does not know it.
         let settings = ask(&connection, &SETTINGS).await?;
-        let (ahead, now_ms) = clock_of(clock, &connection).await?;
-        let record = ask(&connection, &["GET", keys::INCARNATION]).await?;
-        let longest = ask(&connection, &["HGET", keys::SETTINGS, "max_ttl"]).await?;
-        let forbidden = forbidden(&connection, options).await?;
-        let lasting = if options.is_fence { Vec::new() } else { lasting(&connection).await? };
+        let (ahead, now_ms) = clock_of(clock, &mut questions).await?;
+        let record = questions.ask(&["GET", keys::INCARNATION]).await?;
+        let longest = questions.ask(&["HGET", keys::SETTINGS, "max_ttl"]).await?;
+        let forbidden = forbidden(&mut questions, options).await?;
+        let lasting = if options.is_fence { Vec::new() } else { lasting(&mut questions).await? };
         let login = &endpoint.login;
         Ok(Self {
             address: address.clone(),
             user: login.user.clone().unwrap_or_else(|| "default".to_owned()),
             has_password: login.password.is_some(),
             is_tls: endpoint.is_tls,
-            info: fields(info.text().unwrap_or_default()),
+            info: fields(info.as_ref().and_then(Reply::text).unwrap_or_default()),
             settings: (!settings.list().is_empty()).then(|| pairs(&settings)),
             ahead,
             now_ms,
-            incarnation: record.text().map(ToOwned::to_owned),
-            longest_ttl_ms: longest.number().and_then(|ms| u64::try_from(ms).ok()),
+            incarnation: record.as_ref().and_then(Reply::text).map(ToOwned::to_owned),
+            tells_incarnation: record.is_some(),
+            longest_ttl_ms: longest.and_then(|longest| u64::try_from(longest.number()?).ok()),
             forbidden,
             lasting,
+            refusal: questions.refusal,
         })
     }
 
@@ -111,12 +148,14 @@ impl Facts {
             is_tls: false,
             info: info.iter().map(field).collect(),
             settings: None,
-            ahead: (0, 0),
+            ahead: Ahead::default(),
             now_ms: 0,
             incarnation: None,
+            tells_incarnation: true,
             longest_ttl_ms: None,
             forbidden: Vec::new(),
             lasting: Vec::new(),
+            refusal: None,
         }
     }
 
@@ -154,7 +193,10 @@ impl Facts {
 
     /// The server in words.
     pub(super) fn server(&self) -> String {
-        format!("Redis {} at {}", self.info("redis_version"), self.address)
+        match self.info("redis_version") {
+            "" => format!("Redis at {}", self.address),
+            version => format!("Redis {version} at {}", self.address),
+        }
     }
 }
 
@@ -175,43 +217,52 @@ async fn log_in(connection: &Connection, endpoint: &Endpoint) -> Result<()> {
 }
 
 /// How far its clock is ahead, between two bounds, and what it shows.
-async fn clock_of(clock: &Clock, connection: &Connection) -> Result<((i64, i64), i64)> {
-    let (mut bounds, mut now_ms) = ((i64::MIN, i64::MAX), 0);
+async fn clock_of(clock: &Clock, questions: &mut Questions<'_>) -> Result<(Ahead, i64)> {
+    let (mut ahead, mut now_ms) = (Ahead { least: i64::MIN, most: i64::MAX }, 0);
     for _ in 0..CLOCK_LOOKS {
         let sent = clock.wall_micros().cast_signed();
-        let reply = ask(connection, &["TIME"]).await?;
+        let reply = questions.ask(&["TIME"]).await?;
         let received = clock.wall_micros().cast_signed();
-        let [seconds, micros] = reply.list() else { continue };
+        let Some([seconds, micros]) = reply.as_ref().map(Reply::list) else { continue };
         let (seconds, micros) = (seconds.number().unwrap_or_default(), micros.number().unwrap_or_default());
         let there = seconds.saturating_mul(1_000_000).saturating_add(micros);
-        bounds = (bounds.0.max(there - received), bounds.1.min(there - sent));
+        ahead.least = ahead.least.max(there.saturating_sub(received));
+        ahead.most = ahead.most.min(there.saturating_sub(sent));
         now_ms = there / 1_000;
     }
     // A user who may not ask is told nothing.
-    if bounds.0 == i64::MIN {
-        return Ok(((0, 0), clock.wall_micros().cast_signed() / 1_000));
+    if ahead.least == i64::MIN {
+        return Ok((Ahead::default(), clock.wall_micros().cast_signed() / 1_000));
     }
-    Ok((bounds, now_ms))
+    Ok((ahead, now_ms))
 }
 
 /// The commands that this user may not run, of those that a lock or a fence needs.
-async fn forbidden(connection: &Connection, options: &Options) -> Result<Vec<String>> {
+async fn forbidden(questions: &mut Questions<'_>, options: &Options) -> Result<Vec<String>> {
     let mut commands = if options.is_fence { FENCE_COMMANDS } else { LOCK_COMMANDS }.to_vec();
     commands.extend((options.replicas > 0).then_some("WAIT 1 1"));
-    match connection.run(&script::EXAMINE, &[], &commands).await.map_err(|broken| lost_touch(&broken))? {
+    let run = questions.connection.run(&script::EXAMINE, &[], &commands).await;
+    match run.map_err(|broken| lost_touch(&broken))? {
         Reply::Refused(what) if what.starts_with("NOPERM") => Ok(vec!["EVALSHA".to_owned()]),
-        reply => Ok(reply.list().iter().filter_map(Reply::text).map(ToOwned::to_owned).collect()),
+        // A Redis before 7.0 does not have it. That it is too old is a finding of its own.
+        Reply::Refused(what) if what.contains("acl_check_cmd") => Ok(Vec::new()),
+        reply => {
+            let reply = questions.answer(reply);
+            let names = reply.iter().flat_map(Reply::list).filter_map(Reply::text);
+            Ok(names.map(ToOwned::to_owned).collect())
+        }
     }
 }
 
 /// The keys of locks that have no expiry and should have one, as far as a few looks find them.
-async fn lasting(connection: &Connection) -> Result<Vec<String>> {
+async fn lasting(questions: &mut Questions<'_>) -> Result<Vec<String>> {
+    let connection = questions.connection;
     let mut lasting = Vec::new();
     let mut cursor = "0".to_owned();
     for _ in 0..SCANS {
         let scan = ["SCAN", &cursor, "MATCH", "fencepost:{*", "COUNT", "1000"];
-        let reply = ask(connection, &scan).await?;
-        let [next, found] = reply.list() else { break };
+        let reply = questions.ask(&scan).await?;
+        let Some([next, found]) = reply.as_ref().map(Reply::list) else { break };
         let found = found.list().iter().filter_map(Reply::text).filter(|key| should_expire(key));
         let looks = found.map(|key| async move { (key, ask(connection, &["PTTL", key]).await) });
         for (key, left) in join_all(looks).await {

@@ -35,8 +35,7 @@ pub(crate) async fn examine_nodes(
         }
     }
     let nodes: Vec<&Facts> = all.iter().filter_map(|outcome| outcome.as_ref().ok()).collect();
-    let answering: BTreeSet<_> = nodes.iter().map(|node| node.info("run_id")).collect();
-    findings.extend([slack(quorum, answering.len()), clocks::between(&nodes)].into_iter().flatten());
+    findings.extend([slack(quorum, voting(&nodes)), clocks::between(&nodes)].into_iter().flatten());
     findings.extend(twins(&nodes));
     findings.extend(neighbours(endpoints));
     Examination::new(nodes.iter().map(|node| node.server()).collect(), findings)
@@ -44,6 +43,13 @@ pub(crate) async fn examine_nodes(
 
 fn away(endpoint: &Endpoint, error: &Error) -> Finding {
     Finding::failed(&endpoint.whereabouts, error, "its vote is missing: one node fewer can fail beside it")
+}
+
+/// How many servers there are that can vote. One that does not tell its `run_id` is taken for one of its own.
+fn voting(nodes: &[&Facts]) -> usize {
+    let voting = || nodes.iter().filter(|node| node.refusal.is_none());
+    let known: BTreeSet<_> = voting().map(|node| node.info("run_id")).filter(|id| !id.is_empty()).collect();
+    known.len() + voting().filter(|node| node.info("run_id").is_empty()).count()
 }
 
 /// How many more may fail.
@@ -64,7 +70,8 @@ fn slack(quorum: Quorum, answering: usize) -> Option<Finding> {
 /// Two addresses of one server.
 fn twins(nodes: &[&Facts]) -> Option<Finding> {
     let twin = |index: usize, node: &Facts| {
-        nodes[..index].iter().find(|other| other.info("run_id") == node.info("run_id")).copied()
+        let id = node.info("run_id");
+        nodes[..index].iter().find(|other| !id.is_empty() && other.info("run_id") == id).copied()
     };
     let (index, node) = nodes.iter().enumerate().find(|(index, node)| twin(*index, node).is_some())?;
     let other = twin(index, node)?;

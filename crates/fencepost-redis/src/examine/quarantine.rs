@@ -30,6 +30,9 @@ fn length_ms(facts: &Facts, options: &Options) -> u64 {
 }
 
 fn present(facts: &Facts, options: &Options) -> Option<Finding> {
+    if !facts.tells_incarnation || facts.info("run_id").is_empty() {
+        return None;
+    }
     let length = Duration::from_millis(length_ms(facts, options)).as_secs_f64();
     let Some(record) = &facts.incarnation else {
         let up = facts.number("uptime_in_seconds").and_then(|up| u64::try_from(up).ok())?;

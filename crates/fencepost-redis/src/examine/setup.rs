@@ -10,6 +10,7 @@ use crate::endpoint::Options;
 /// What is wrong with the server as such.
 pub(super) fn findings(facts: &Facts, options: &Options) -> Vec<Finding> {
     let found = [
+        refusal(facts),
         version(facts),
         cluster(facts),
         role(facts),
@@ -21,6 +22,25 @@ pub(super) fn findings(facts: &Facts, options: &Options) -> Vec<Finding> {
         encryption(facts),
     ];
     found.into_iter().flatten().collect()
+}
+
+/// That it answers, and refuses what everybody may ask.
+fn refusal(facts: &Facts) -> Option<Finding> {
+    let means = "no lock can be acquired or renewed there, and no mark raised, as long as that lasts";
+    if facts.info("loading") == "1" {
+        let (percent, left) = (facts.info("loading_loaded_perc"), facts.info("loading_eta_seconds"));
+        let evidence = format!("it loads its data: {percent} % are there, and {left} s are left");
+        return Some(
+            Finding::serious(&facts.address, evidence).means(means).remedy("wait until it has them"),
+        );
+    }
+    let error = facts.refusal.as_ref()?;
+    let remedy = match error.to_string() {
+        what if what.contains("BUSY") => "end the script that keeps it busy: SCRIPT KILL, or FUNCTION KILL",
+        what if what.contains("MASTERDOWN") => "repair the way to its primary, or promote it",
+        _ => "see what it says, and its log",
+    };
+    Some(Finding::serious(&facts.address, error.to_string()).means(means).remedy(remedy))
 }
 
 fn version(facts: &Facts) -> Option<Finding> {
@@ -148,6 +168,17 @@ mod tests {
         assert!(version(&Facts::at("h", &[("redis_version", "6.2.14")])).is_some());
         assert_eq!(version(&Facts::at("h", &[("redis_version", "7.0.0")])), None);
         assert_eq!(version(&Facts::at("h", &[("redis_version", "10.1.0")])), None);
+    }
+
+    #[test]
+    fn server_that_still_loads_its_data_is_serious() {
+        let loading = Facts::at(
+            "h",
+            &[("loading", "1"), ("loading_loaded_perc", "12.5"), ("loading_eta_seconds", "9")],
+        );
+        let evidence = refusal(&loading).unwrap().evidence;
+        assert_eq!(evidence, "it loads its data: 12.5 % are there, and 9 s are left");
+        assert_eq!(refusal(&Facts::at("h", &[("loading", "0")])), None);
     }
 
     #[test]

@@ -97,6 +97,23 @@ fn what_a_crash_would_forget_is_found() {
     found(&examined_fence(&server), Severity::Warning, "appendfsync is everysec");
 }
 
+/// As where a provider manages the server.
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn fence_whose_persistence_is_not_told_is_warned_of() {
+    let (bare, logged) = (RedisServer::start(), well());
+    for (server, evidence) in
+        [(&bare, "aof_enabled is 0, and save is not told"), (&logged, "appendfsync is not told")]
+    {
+        server.command(&["ACL", "SETUSER", "default", "-config"]);
+        let of_fence = examined_fence(server);
+        found(&of_fence, Severity::Warning, evidence);
+        found(&of_fence, Severity::Note, "may not run CONFIG GET");
+    }
+    found(&examined(&bare, ""), Severity::Note, "aof_enabled is 0, and save is not told, rdb_saves is 0");
+    assert_eq!(examined(&logged, CARELESS).findings.len(), 2, "quarantine=off, and the settings");
+}
+
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn server_that_refuses_writes_is_found() {
@@ -194,6 +211,46 @@ fn user_who_may_not_do_what_a_lock_needs_is_found() {
     found(&block_on(backend(&waiting).examine()).unwrap(), Severity::Serious, "may not run WAIT");
     let other_keys = user(&[&needed[..], &["~other:*", "&other:*"]].concat());
     found(&other_keys, Severity::Serious, "may not run GET, SET");
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn refusal_is_never_taken_for_an_answer() {
+    let server = RedisServer::start_with(&["--busy-reply-threshold", "10"]);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| server.command(&["EVAL", "while true do end", "0"]));
+        wait_until("it is busy", || matches!(server.command(&["PING"]), Reply::Error(_)));
+        let examined = block_on(backend(&server.url()).examine());
+        server.command(&["SCRIPT", "KILL"]);
+        examined.unwrap_err()
+    });
+    assert!(error.to_string().contains("BUSY"), "{error}");
+    let replica = RedisServer::start_with(&["--replica-serve-stale-data", "no"]);
+    replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let examination = block_on(backend(&replica.url()).examine()).unwrap();
+    found(&examination, Severity::Serious, "MASTERDOWN");
+    found(&examination, Severity::Serious, "it is a replica of 127.0.0.1:1");
+    assert!(examination.findings.iter().all(|finding| !finding.evidence.contains("no lock")));
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn server_that_may_not_say_what_it_is_has_no_version_and_no_quarantine() {
+    let server = well();
+    release(take(&lock(&at(server.port(), CARELESS), "a")));
+    let mut rules = vec!["ACL", "SETUSER", "ann", "on", ">pw", "+@all", "-info", "~*", "&*"];
+    server.command(&rules);
+    let url = format!("redis://ann:pw@127.0.0.1:{}", server.port());
+    let examination = block_on(backend(&url).examine()).unwrap();
+    assert_eq!(examination.servers, [format!("Redis at 127.0.0.1:{}", server.port())]);
+    found(&examination, Severity::Serious, "may not run INFO");
+    assert_eq!(examination.findings.len(), 1, "{examination:#?}");
+    rules[6] = "-get";
+    rules[5] = "+info";
+    server.command(&rules);
+    let examination = block_on(backend(&url).examine()).unwrap();
+    found(&examination, Severity::Serious, "may not run GET");
+    assert!(examination.findings.iter().all(|finding| !finding.evidence.contains("knows of no lock")));
 }
 
 #[test]

@@ -84,6 +84,20 @@ fn one_server_by_two_names_is_found() {
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn nodes_that_may_not_say_what_they_are_are_not_taken_for_one() {
+    let nodes = Nodes::start(3);
+    for server in &nodes.servers {
+        server.command(&["ACL", "SETUSER", "default", "-info"]);
+    }
+    let examination = examined(&nodes.url(""));
+    found(&examination, Severity::Serious, "may not run INFO");
+    for false_word in ["the same server", "nodes answer"] {
+        assert!(examination.findings.iter().all(|finding| !finding.evidence.contains(false_word)));
+    }
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn acquisition_and_release_take_as_many_round_trips_as_the_profile_says() {
     let nodes = Nodes::start(3);
     let proxies = nodes.proxies();

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use fencepost::{Error, Examination, Finding, Result, Severity};
 use serde::Serialize;
 
-use super::target::Target;
+use super::target::{CONFIGURATION, Target};
 use crate::commands::layout::{counted, wrapped};
 
 /// All that was looked at.
@@ -17,7 +17,7 @@ pub(super) struct Report {
     notes: usize,
 }
 
-/// One backend or fence.
+/// One backend or fence, or a configuration that has no rule.
 #[derive(Debug, Serialize)]
 struct Checked {
     role: &'static str,
@@ -54,7 +54,8 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let places = counted(self.checked.len(), "place");
+        let places = self.checked.iter().filter(|checked| checked.role != CONFIGURATION).count();
+        let places = counted(places, "place");
         if self.serious + self.warnings + self.notes == 0 {
             return format!("{places} looked at, nothing found");
         }
@@ -69,7 +70,7 @@ impl Checked {
             outcome.unwrap_or_else(|error| Examination::new(Vec::new(), vec![away(target, &error)]));
         Self {
             role: target.role(),
-            kind: target.url.kind(),
+            kind: target.kind(),
             place: target.place(),
             rules: target.rules.clone(),
             servers: examination.servers,
@@ -114,6 +115,12 @@ impl Checked {
 
 /// What could not be looked at is a finding about it.
 fn away(target: &Target, error: &Error) -> Finding {
+    if target.is_idle() {
+        let evidence = format!("it was not looked at: {error}");
+        return Finding::note(target.place(), evidence)
+            .means("no rule uses it, so no lock depends on it")
+            .remedy(error.advice().unwrap_or("correct it, or take it out of the configuration"));
+    }
     let means = match target.role() {
         "fence" => "no token can be sealed there, so no command that needs this fence starts",
         _ => "no lock can be acquired there, and what is held is lost at its deadline",

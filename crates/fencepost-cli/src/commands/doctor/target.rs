@@ -1,9 +1,11 @@
 //! What is to be looked at: every backend and every fence once, with the rules that use it.
+//!
+//! Invariant: what is wrong with one of the configuration is a finding about it, and costs no other its own.
 
 use std::sync::Arc;
 
-use fencepost::{BackendUrl, Clock, Error, ErrorKind, Examination, Fence, Locks, Result, block_on};
-use fencepost_policy::{Policy, Rule};
+use fencepost::{BackendUrl, Clock, Error, ErrorKind, Examination, Fence, Finding, Locks, Result, block_on};
+use fencepost_policy::{ConfigError, Policy, Rule, Store as Named};
 
 use crate::args::{self, Global};
 use crate::commands::place::{Place, Source, fail, misconfigured};
@@ -14,7 +16,8 @@ use crate::printer::Printer;
 /// A backend or a fence, and who uses it.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub(super) url: BackendUrl,
+    /// Where it is; `None` where that cannot be said, or where it is the configuration itself.
+    url: Option<BackendUrl>,
     store: Store,
     /// The globs of the rules that use it, in the order of the file.
     pub(super) rules: Vec<String>,
@@ -24,16 +27,42 @@ pub(super) struct Target {
 enum Store {
     Backend(Box<Locks>),
     Fence(Arc<dyn Fence>),
-    /// This build has no such one: what it would be, and why not.
-    Missing(&'static str, Error),
+    /// It cannot be looked at.
+    Missing(Missing),
+    /// A configuration without a rule.
+    Configuration {
+        path: String,
+        is_empty: bool,
+    },
 }
+
+/// What it would be, and why it is not.
+#[derive(Clone, Debug)]
+struct Missing {
+    role: &'static str,
+    kind: &'static str,
+    place: String,
+    error: Error,
+}
+
+/// The role of a configuration, which is no place.
+pub(super) const CONFIGURATION: &str = "configuration";
 
 impl Target {
     pub(super) fn role(&self) -> &'static str {
-        match self.store {
-            Store::Backend(_) => "backend",
-            Store::Fence(_) => "fence",
-            Store::Missing(role, _) => role,
+        match &self.store {
+            Store::Backend(_) => BACKEND,
+            Store::Fence(_) => FENCE,
+            Store::Missing(missing) => missing.role,
+            Store::Configuration { .. } => CONFIGURATION,
+        }
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match (&self.store, &self.url) {
+            (Store::Missing(missing), _) => missing.kind,
+            (_, Some(url)) => url.kind(),
+            (_, None) => CONFIGURATION,
         }
     }
 
@@ -42,8 +71,14 @@ impl Target {
         match &self.store {
             Store::Backend(locks) => locks.to_string(),
             Store::Fence(fence) => fence.to_string(),
-            Store::Missing(..) => self.url.to_string(),
+            Store::Missing(missing) => missing.place.clone(),
+            Store::Configuration { path, .. } => path.clone(),
         }
+    }
+
+    /// Whether it is of the configuration, cannot be looked at, and is missed by nobody.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.store, Store::Missing(_)) && self.rules.is_empty()
     }
 
     /// Looks at it, however long that takes.
@@ -51,9 +86,37 @@ impl Target {
         match &self.store {
             Store::Backend(locks) => block_on(locks.backend().examine()),
             Store::Fence(fence) => block_on(fence.examine()),
-            Store::Missing(_, error) => Err(error.clone()),
+            Store::Missing(missing) => Err(missing.error.clone()),
+            Store::Configuration { path, is_empty } => {
+                Ok(Examination::new(Vec::new(), vec![without_rules(path, *is_empty)]))
+            }
         }
     }
+
+    fn is(&self, other: &Self) -> bool {
+        let is_same = match (&self.url, &other.url) {
+            (Some(one), Some(other)) => one.expose() == other.expose(),
+            (None, None) => self.place() == other.place(),
+            _ => false,
+        };
+        is_same && self.role() == other.role()
+    }
+}
+
+const BACKEND: &str = "backend";
+const FENCE: &str = "fence";
+
+fn without_rules(path: &str, is_empty: bool) -> Finding {
+    let found = if is_empty {
+        Finding::serious(path, "nothing to look at: it names no rule, no backend and no fence")
+    } else {
+        Finding::warning(path, "it has no rule")
+    };
+    found
+        .means(
+            "a name that no rule matches is no lock: whoever names one without --backend gets none (exit 78)",
+        )
+        .remedy("add a rule ([[locks]] with match and backend; fencepost advise --write), or remove the file")
 }
 
 /// What the command line, or else the configuration, or else the environment says.
@@ -63,14 +126,26 @@ impl Target {
 pub(super) fn targets(global: &Global, args: &args::Doctor, printer: Printer) -> Result<Vec<Target>, Exit> {
     let mut list = List::default();
     let failed = |error| fail(&error, printer);
+    let is_given = global.backend().map_err(failed)?.is_some();
+    let policy = if is_given { Ok(None) } else { Policy::find(global.config.as_deref()) };
+    let policy = policy.map_err(|error| misconfigured(&error, printer))?;
     for lock in &args.locks {
+        if policy.as_ref().is_some_and(|policy| list.add_unfilled(policy, policy.rule_for(lock))) {
+            continue;
+        }
         let places = Place::of(global, std::slice::from_ref(lock), printer)?;
         for place in &places {
             list.add_place(place).map_err(failed)?;
         }
     }
-    if args.locks.is_empty() {
-        list.add_all(global, printer)?;
+    match policy {
+        Some(policy) if args.locks.is_empty() => list.add_all(&policy),
+        None if args.locks.is_empty() => {
+            for place in Place::all(global, printer)? {
+                list.add_backend(&place.url, None).map_err(failed)?;
+            }
+        }
+        _ => {}
     }
     for url in args.fences().map_err(failed)? {
         warn_of_password(&url, "--fence", "use the server's own password file or variables", printer);
@@ -98,52 +173,74 @@ impl List {
         Ok(())
     }
 
-    /// Every rule of the configuration, unless flag or variable names a place, or there is none.
-    fn add_all(&mut self, global: &Global, printer: Printer) -> Result<(), Exit> {
-        let places = Place::all(global, printer)?;
-        if !matches!(places.first().map(|place| &place.source), Some(Source::Configuration(_))) {
-            let added = places.iter().try_for_each(|place| self.add_backend(&place.url, None));
-            return added.map_err(|error| fail(&error, printer));
+    /// Adds what a rule uses, if some of it cannot be filled in; whether that is so.
+    fn add_unfilled(&mut self, policy: &Policy, rule: Option<&Rule>) -> bool {
+        let Some(rule) = rule else { return false };
+        let stores = policy.stores_of(rule);
+        let is_unfilled = stores.iter().any(|store| store.url.is_err());
+        if is_unfilled {
+            self.add_named(&stores, Some(&rule.glob));
         }
-        let policy =
-            Policy::find(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
-        for (policy, rule) in
-            policy.iter().flat_map(|policy| policy.rules().iter().map(move |rule| (policy, rule)))
-        {
-            self.add_rule(policy, rule, printer)?;
-        }
-        Ok(())
+        is_unfilled
     }
 
-    fn add_rule(&mut self, policy: &Policy, rule: &Rule, printer: Printer) -> Result<(), Exit> {
-        let wrong = |error: fencepost_policy::ConfigError| misconfigured(&error, printer);
-        let (url, fences) = (policy.url_of(rule).map_err(wrong)?, policy.fences_of(rule).map_err(wrong)?);
-        let added = self.add_backend(&url, Some(&rule.glob));
-        let added =
-            added.and_then(|()| fences.iter().try_for_each(|fence| self.add_fence(fence, Some(&rule.glob))));
-        added.map_err(|error| fail(&error, printer))
+    /// Every rule of the configuration, and what it names beside them.
+    fn add_all(&mut self, policy: &Policy) {
+        for rule in policy.rules() {
+            self.add_named(&policy.stores_of(rule), Some(&rule.glob));
+        }
+        self.add_named(&policy.spare_stores(), None);
+        if policy.rules().is_empty() {
+            let (path, is_empty) = (policy.path().display().to_string(), self.0.is_empty());
+            self.add(None, Store::Configuration { path, is_empty }, None);
+        }
+    }
+
+    /// Backends and fences of the configuration.
+    fn add_named(&mut self, stores: &[Named], rule: Option<&str>) {
+        for named in stores {
+            let opened = match &named.url {
+                Ok(url) if named.is_fence => fence(url),
+                Ok(url) => backend(url),
+                Err(error) => Err(unfilled(error)),
+            };
+            let store = opened.unwrap_or_else(|error| missing(named, error));
+            self.add(named.url.as_ref().ok(), store, rule);
+        }
     }
 
     fn add_backend(&mut self, url: &BackendUrl, rule: Option<&str>) -> Result<()> {
-        let locks = fencepost::connect_url(url, &Clock::system());
-        let store = locks.map(|locks| Store::Backend(Box::new(locks)));
-        self.add(url, or_missing(store, "backend", rule.is_some())?, rule);
-        Ok(())
+        self.add_url(url, backend(url), BACKEND, rule)
     }
 
     fn add_fence(&mut self, url: &BackendUrl, rule: Option<&str>) -> Result<()> {
-        let store = fencepost::fence(url).map(Store::Fence);
-        self.add(url, or_missing(store, "fence", rule.is_some())?, rule);
+        self.add_url(url, fence(url), FENCE, rule)
+    }
+
+    /// What a rule names is a finding where it is wrong; what is named by hand is an error then.
+    fn add_url(
+        &mut self,
+        url: &BackendUrl,
+        opened: Result<Store>,
+        is_a: &'static str,
+        rule: Option<&str>,
+    ) -> Result<()> {
+        let store = match opened {
+            Err(error) if rule.is_some() => {
+                let (kind, place) = (url.kind(), url.to_string());
+                Store::Missing(Missing { role: is_a, kind, place, error })
+            }
+            opened => opened?,
+        };
+        self.add(Some(url), store, rule);
         Ok(())
     }
 
-    fn add(&mut self, url: &BackendUrl, store: Store, rule: Option<&str>) {
-        let added = Target { url: url.clone(), store, rules: Vec::new() };
-        let is_same =
-            |target: &Target| target.role() == added.role() && target.url.expose() == added.url.expose();
-        let known = self.0.iter().position(is_same);
+    fn add(&mut self, url: Option<&BackendUrl>, store: Store, rule: Option<&str>) {
+        let added = Target { url: url.cloned(), store, rules: Vec::new() };
+        let known = self.0.iter().position(|target| target.is(&added));
         let index = known.unwrap_or_else(|| {
-            self.0.push(added.clone());
+            self.0.push(added);
             self.0.len() - 1
         });
         let target = &mut self.0[index];
@@ -152,10 +249,29 @@ impl List {
     }
 }
 
-/// What a rule names and this build lacks is a finding beside the others; where it was asked for by hand it is an error.
-fn or_missing(store: Result<Store>, role: &'static str, is_by_rule: bool) -> Result<Store> {
-    match store {
-        Err(error) if error.kind() == ErrorKind::Unsupported && is_by_rule => Ok(Store::Missing(role, error)),
-        store => store,
-    }
+fn backend(url: &BackendUrl) -> Result<Store> {
+    fencepost::connect_url(url, &Clock::system()).map(|locks| Store::Backend(Box::new(locks)))
+}
+
+fn fence(url: &BackendUrl) -> Result<Store> {
+    fencepost::fence(url).map(Store::Fence)
+}
+
+fn missing(named: &Named, error: Error) -> Store {
+    let role = if named.is_fence { FENCE } else { BACKEND };
+    let (kind, place) = (named.kind.unwrap_or("unknown"), named.written.clone());
+    Store::Missing(Missing { role, kind, place, error })
+}
+
+/// Which part of its URL is not there.
+fn unfilled(error: &ConfigError) -> Error {
+    let first = error.findings().first();
+    let message = first.map(|finding| {
+        let line = finding.position().map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+        format!("{}{line}: {}", finding.path().display(), finding.message())
+    });
+    let advice = first.and_then(|finding| finding.advice());
+    Error::new(ErrorKind::InvalidArgument, "fill in its URL", message.unwrap_or_default()).hint(
+        advice.unwrap_or("set it here as it is set for the jobs, or correct what the configuration says"),
+    )
 }

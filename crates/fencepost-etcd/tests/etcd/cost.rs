@@ -1,0 +1,46 @@
+//! What the profile says that a lock costs, counted on a network that is slow.
+
+use std::time::Duration;
+
+use fencepost_core::Clock;
+use fencepost_etcd::PROFILE;
+use fencepost_testkit::proxy::{Mode, Proxy};
+use fencepost_testkit::servers::EtcdServer;
+
+use super::stage::{block_on, lock};
+
+/// One way; so much longer than the work that trips can be told apart.
+const DELAY: Duration = Duration::from_millis(50);
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn acquisition_and_release_take_as_many_round_trips_as_the_profile_says() {
+    let server = EtcdServer::start();
+    let (clock, proxy) = (Clock::system(), Proxy::start(server.address()));
+    let trips = |begun| clock.now().since(begun).as_millis() / (2 * DELAY.as_millis());
+    // What a client pays that has a connection and no lease, and then again with that lease.
+    let client = || {
+        proxy.set(Mode::Pass);
+        let lock = lock(&format!("etcd://{}", proxy.address()), "a", Duration::from_secs(30));
+        let take = || block_on(lock.acquire()).unwrap();
+        block_on(take().release()).unwrap();
+        proxy.set(Mode::Delay(DELAY));
+        let once = || {
+            let begun = clock.now();
+            let lease = take();
+            let acquired = trips(begun);
+            let begun = clock.now();
+            block_on(lease.release()).unwrap();
+            [acquired, trips(begun)]
+        };
+        let counts = [once(), once()].concat();
+        assert_eq!(proxy.connections(), 1);
+        counts
+    };
+    // The fewest: a busy machine makes some of them slower.
+    let (one, other) = (client(), client());
+    let fewest: Vec<u128> = one.iter().zip(&other).map(|(one, other)| *one.min(other)).collect();
+    let cost = PROFILE.cost.unwrap();
+    let (acquire, release) = (cost.acquire_trips.into(), cost.release_trips.into());
+    assert_eq!(fewest, [acquire, release, acquire - 1, release], "{one:?} {other:?}");
+}
