@@ -40,3 +40,4 @@ pub use policy::Policy;
 pub use rule::{Choice, DEFAULT_HISTORY, Rule};
 pub use schema::SCHEMA;
 pub use search::Surroundings;
+pub use template::spells_out_password;

@@ -33,6 +33,8 @@ pub(crate) use lease_id::LeaseId;
 /// Carries out what the command line says.
 pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
     match cli.global.backend() {
+        // It refuses a password, since it would show it; a place for one is none.
+        Ok(_) if matches!(cli.command, Command::Advise(_)) => {}
         Ok(Some(url)) => warn_of_password(
             &url,
             "--backend",

@@ -91,6 +91,29 @@ fn advice_as_json_has_its_keys_and_no_others() {
 }
 
 #[test]
+fn password_in_a_url_is_neither_shown_nor_written() {
+    let home = Home::new();
+    let url = "postgres://app:hunter2@db/ledger";
+    for flag in ["--backend", "--fence"] {
+        for more in [&[][..], &["--json"], &["--write", "--match", "a"]] {
+            let refused = home.run(advise(&LEDGER, &[&[flag, url], more].concat())).exits(64);
+            assert!(refused.stderr.contains("${VAR}"), "{}", refused.stderr);
+            assert!(!(refused.stdout + &refused.stderr).contains("hunter2"));
+        }
+    }
+    home.write("list.toml", &format!("[[partitions]]\nmatch = \"a\"\nfence = \"{url}\"\n"));
+    let refused = home.run(advise(&LEDGER, &["--from", "list.toml"])).exits(78);
+    assert!(!(refused.stdout + &refused.stderr).contains("hunter2"));
+    assert_eq!(files(&home), ["list.toml"]);
+    let place = "postgres://app:${PW}@db/ledger";
+    let written = home
+        .run(advise(&LEDGER, &["--write", "--match", "a", "--backend", place, "--fence", place]))
+        .exits(0);
+    assert_eq!(written.stderr.matches("warning").count(), 0, "{}", written.stderr);
+    assert_eq!(home.read("fencepost.toml").matches(place).count(), 2);
+}
+
+#[test]
 fn missing_answers_are_named_where_nobody_can_be_asked() {
     let home = Home::new();
     let refused = home.run(["advise", "--on-overlap", "corrupts", "--hosts", "many"]).exits(64);

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use fencepost::{BackendUrl, Error, ErrorKind, Result};
 use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Question, wrapped};
-use fencepost_policy::Policy;
+use fencepost_policy::{Policy, spells_out_password};
 use serde_json::{Value, json};
 
 use super::place::{fail, misconfigured};
@@ -37,6 +37,7 @@ pub(crate) fn advise(global: &Global, args: &args::Advise, printer: Printer) -> 
 }
 
 fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(), Exit> {
+    refuse_passwords(global, args).map_err(|error| fail(&error, printer))?;
     let answers = answers(args, printer)?;
     let advice = fencepost_advisor::advise(&answers, &fencepost::profiles());
     let backend = global.backend().map_err(|error| fail(&error, printer))?;
@@ -62,6 +63,17 @@ fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(),
         return Ok(());
     }
     write::write(global, &[rule], printer)
+}
+
+/// What is advised is shown, and written where everybody may read it.
+fn refuse_passwords(global: &Global, args: &args::Advise) -> Result<()> {
+    let backend = global.backend()?;
+    let flags = [("--backend", backend.as_ref().map(BackendUrl::expose)), ("--fence", args.fence.as_deref())];
+    let found = flags.into_iter().find(|(_, url)| url.is_some_and(spells_out_password));
+    let Some((flag, _)) = found else { return Ok(()) };
+    let what = format!("the password in {flag} would be shown, and written down");
+    Err(Error::new(ErrorKind::InvalidArgument, "write the rule", what)
+        .hint("write '${VAR}' or '${file:/path}' in its place, in single quotes"))
 }
 
 /// The answers of the flags, and of whoever sits at the terminal.
