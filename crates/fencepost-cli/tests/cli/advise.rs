@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use fencepost_advisor::Pattern;
+use fencepost::{BackendUrl, Clock};
 use rustix::process::Signal;
 
 use crate::pty::{CTRL_C, Terminal};
@@ -142,23 +142,47 @@ fn what_is_not_known_is_taken_at_its_worse() {
     }
 }
 
-/// What the advisor assumes of a kind is what its backend promises, as far as that is judged.
+/// What the advisor assumes of a URL is what its backend promises, as far as that is judged: for every backend that the
+/// features of this build bring, and with every option that weakens one.
 #[test]
 fn assumed_profiles_are_those_of_the_backends() {
-    let mut seen = 0;
-    for profile in fencepost::profiles() {
-        let Some(pattern) = Pattern::ALL.into_iter().find(|pattern| pattern.name() == profile.backend) else {
-            continue;
-        };
-        let assumed = pattern.assumed();
-        let judged = |profile: &fencepost::Profile| {
-            (profile.scope, profile.timing, profile.tokens, profile.expiry, profile.tie, profile.quarantine)
-        };
-        assert_eq!(judged(&assumed), judged(&profile), "{}", profile.backend);
-        seen += 1;
+    let judged = |profile: &fencepost::Profile| {
+        (profile.scope, profile.timing, profile.tokens, profile.expiry, profile.tie, profile.quarantine)
+    };
+    let (mut seen, mut weakened) = (Vec::new(), 0);
+    for (url, is_built) in BACKENDS {
+        let url: BackendUrl = url.parse().unwrap();
+        let backend = fencepost::connect_url(&url, &Clock::system());
+        assert_eq!(backend.is_ok(), *is_built, "{url}: {backend:?}");
+        let Ok(locks) = backend else { continue };
+        let (promised, kind) = (fencepost_advisor::promised(&url).unwrap(), locks.profile().backend);
+        assert_eq!(judged(&promised), judged(locks.profile()), "{url}");
+        let plain = fencepost::profiles().into_iter().find(|profile| profile.backend == kind).unwrap();
+        weakened += usize::from(judged(&plain) != judged(locks.profile()));
+        seen.push(kind);
     }
-    assert!(seen >= 4, "{seen}");
+    let options = BACKENDS.iter().filter(|(url, is_built)| *is_built && url.contains('?')).count();
+    assert_eq!(weakened, options, "an option that weakens nothing proves nothing");
+    for profile in fencepost::profiles() {
+        assert!(seen.contains(&profile.backend), "{} is compared too", profile.backend);
+    }
 }
+
+/// Backends, each with whether the features of this build bring it.
+const BACKENDS: &[(&str, bool)] = &[
+    ("memory:", true),
+    ("file:/locks", cfg!(feature = "file")),
+    ("redis://h", cfg!(feature = "redis")),
+    ("redis://h?quarantine=off", cfg!(feature = "redis")),
+    ("redlock://a,b,c", cfg!(feature = "redis")),
+    ("redlock://a,b,c?quarantine=off", cfg!(feature = "redis")),
+    ("postgres://h/d", cfg!(feature = "postgres")),
+    ("postgres://h/d?on_pause=expire", cfg!(feature = "postgres")),
+    ("postgres://h/d?quarantine=off", cfg!(feature = "postgres")),
+    ("postgres://h/d?quarantine=off&on_pause=expire", cfg!(feature = "postgres")),
+    ("etcd://h", cfg!(feature = "etcd")),
+    ("zookeeper://h", false),
+];
 
 fn asked(home: &Home, line: &str) -> Terminal {
     let mut terminal = Terminal::with_shell(home);

@@ -100,6 +100,23 @@ fn rule_that_was_weakened_below_its_answers_is_refused_wherever_its_lock_is_name
 }
 
 #[test]
+fn option_that_weakens_a_backend_is_refused_as_the_weaker_backend_is() {
+    let home = Home::new();
+    let rule = |options: &str| rules(&format!("postgres://h/d{options}")) + "on_overlap = \"corrupts\"\n";
+    home.write("fencepost.toml", &rule(""));
+    home.run(["config", "check"]).exits(0);
+    for option in ["?on_pause=expire", "?quarantine=off"] {
+        home.write("fencepost.toml", &rule(option));
+        for args in [&["config", "check"][..], &["run", "-n", "nightly/a", "--", "true"]] {
+            let refused = home.run(args).exits(78);
+            assert!(refused.stderr.contains("an overlap corrupts, but"), "{option} {}", refused.stderr);
+        }
+        home.write("fencepost.toml", &(rule(option) + "accept_risk = \"until March\"\n"));
+        home.run(["config", "check"]).exits(0);
+    }
+}
+
+#[test]
 fn nested_run_is_held_to_the_same_answers() {
     let home = Home::new();
     home.write("fencepost.toml", &ledger(&home).replace("fence = [\"f\"]\n", ""));
