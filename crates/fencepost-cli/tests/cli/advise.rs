@@ -373,6 +373,25 @@ fn refused_rule_leaves_the_file_as_it_was() {
 }
 
 #[test]
+fn written_rule_uses_no_backend_that_is_weaker_than_the_advice() {
+    let home = Home::new();
+    let weak = "[backends.pg]\nurl = \"postgres://app:hunter2@db/x?quarantine=off\"\n";
+    home.write("fencepost.toml", weak);
+    let written = home.run(advise(&LEDGER, &["--write", "--match", "a"])).exits(0);
+    let said = "on the backend \"postgres\" (postgres://fill-in.invalid/database), which is new";
+    assert!(written.stderr.contains(said), "{}", written.stderr);
+    home.write("fencepost.toml", &weak.replace("?quarantine=off", ""));
+    let written = home.run(advise(&LEDGER, &["--write", "--match", "a"])).exits(0);
+    let said = "on the backend \"pg\" (postgres://app:***@db/x), which was there";
+    assert!(written.stderr.contains(said), "{}", written.stderr);
+    for option in ["quarantine=off", "on_pause=expire"] {
+        let refused =
+            home.run(advise(&LEDGER, &["--backend", &format!("postgres://db/x?{option}")])).exits(64);
+        assert!(refused.stderr.contains("--backend is too weak"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn rule_whose_server_is_not_known_runs_nothing() {
     let home = Home::new();
     let written = home.run(advise(&LEDGER, &["--write", "--match", "ledger/**"])).exits(0);

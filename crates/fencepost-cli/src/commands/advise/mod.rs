@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use fencepost::{BackendUrl, Error, ErrorKind, Result};
-use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Question, wrapped};
+use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Held, Question, weaknesses, wrapped};
 use fencepost_policy::{Policy, spells_out_password};
 use serde_json::{Value, json};
 
@@ -41,8 +41,9 @@ fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(),
     let answers = answers(args, printer)?;
     let advice = fencepost_advisor::advise(&answers, &fencepost::profiles());
     let backend = global.backend().map_err(|error| fail(&error, printer))?;
-    let backend =
-        backend.map(|url| of_kind(url, &advice)).transpose().map_err(|error| fail(&error, printer))?;
+    if let Some(url) = &backend {
+        refuse_other(url, &advice, args.fence.is_some()).map_err(|error| fail(&error, printer))?;
+    }
     let is_one =
         |glob: &str| readable(&advice, &Details { glob: Some(glob), ..Details::default() }, printer).is_ok();
     let asked = (args.write && args.glob.is_none()).then(|| ask::glob(printer, is_one)).transpose()?;
@@ -108,14 +109,18 @@ fn missing(open: &[Question], printer: Printer) -> Exit {
     Exit::USAGE
 }
 
-/// A server of another kind would be another lock than the advised one.
-fn of_kind(url: BackendUrl, advice: &Advice) -> Result<BackendUrl> {
-    if url.kind() == advice.pattern.name() {
-        return Ok(url);
+/// A server of another kind, or one that its options weaken, would be another lock than the advised one.
+fn refuse_other(url: &BackendUrl, advice: &Advice, has_fence: bool) -> Result<()> {
+    let refused = |what: String| Error::new(ErrorKind::InvalidArgument, "write the rule", what);
+    if url.kind() != advice.pattern.name() {
+        let what = format!("--backend is {}, and the advice is {}", url.kind(), advice.pattern.name());
+        return Err(refused(what).hint("leave --backend out to see why, or write the rule by hand"));
     }
-    let what = format!("--backend is {}, and the advice is {}", url.kind(), advice.pattern.name());
-    Err(Error::new(ErrorKind::InvalidArgument, "write the rule", what)
-        .hint("leave --backend out to see why, or write the rule by hand"))
+    let held = Held { backend: Some(url), fenced: advice.fence || has_fence };
+    match weaknesses(&advice.answers.assuming_the_worse(), held).first() {
+        Some(weak) => Err(refused(format!("--backend is too weak: {}", weak.message)).hint(weak.hint)),
+        None => Ok(()),
+    }
 }
 
 /// The glob and the URL of the fence come from the command line; a name of a fence is looked up where the rule is written.

@@ -97,8 +97,8 @@ fn tell(path: &Path, step: &Amended, printer: Printer) {
     let backend = if step.reused { "which was there" } else { "which is new" };
     let path = path.display();
     printer.note(format_args!(
-        "{path} has a rule for {glob:?}{before}, on the backend {:?}, {backend}",
-        step.backend
+        "{path} has a rule for {glob:?}{before}, on the backend {:?} ({}), {backend}",
+        step.backend, step.url
     ));
 }
 
