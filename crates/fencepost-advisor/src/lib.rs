@@ -24,6 +24,6 @@ pub use answers::{Answers, Overlap, Reach};
 pub use judgement::{Held, Shortfall, Weakness, shortfalls, weaknesses};
 pub use pattern::{Cost, Pattern, promised};
 pub use question::{Choice, Question};
-pub use risk::{Fault, Risk};
+pub use risk::{Fault, Risk, risks};
 pub use rule::{DIRECTORY, Details, FILL_IN, FILL_IN_GLOB};
 pub use text::wrapped;
