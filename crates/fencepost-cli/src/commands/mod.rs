@@ -2,6 +2,7 @@
 
 mod acquire;
 mod advise;
+mod alone;
 mod config;
 mod confirm;
 mod doctor;

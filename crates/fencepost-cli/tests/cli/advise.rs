@@ -355,6 +355,42 @@ fn files(home: &Home) -> Vec<String> {
 }
 
 #[test]
+fn no_rule_of_many_writers_at_once_is_lost() {
+    for is_there in [false, true] {
+        let home = Home::new();
+        if is_there {
+            home.write("fencepost.toml", "# Ours.\n");
+        }
+        // What a writer leaves that was killed.
+        home.write(".fencepost.toml.new", "[[half of a rule");
+        let glob = |number| format!("job-{number}/*");
+        let writer = |number| home.start(advise(&BACKUP, &["--write", "--match", &glob(number)]));
+        let writers: Vec<_> = (0..24).map(writer).collect();
+        for writer in writers {
+            writer.ends().exits(0);
+        }
+        let text = home.read("fencepost.toml");
+        for number in 0..24 {
+            assert_eq!(text.matches(&format!("{:?}", glob(number))).count(), 1, "{text}");
+        }
+        assert_eq!(text.contains("# Ours."), is_there);
+        assert_eq!(files(&home), ["fencepost.toml"], "nothing is left beside it");
+    }
+}
+
+#[test]
+fn new_file_that_somebody_linked_elsewhere_is_not_written_to() {
+    let home = Home::new();
+    home.write("precious", "precious");
+    symlink("precious", home.path(".fencepost.toml.new")).unwrap();
+    home.run(advise(&BACKUP, &["--write", "--match", "a"])).exits(78);
+    fs::remove_file(home.path(".fencepost.toml.new")).unwrap();
+    fs::hard_link(home.path("precious"), home.path(".fencepost.toml.new")).unwrap();
+    home.run(advise(&BACKUP, &["--write", "--match", "a"])).exits(78);
+    assert_eq!((home.read("precious").as_str(), home.path("fencepost.toml").exists()), ("precious", false));
+}
+
+#[test]
 fn refused_rule_leaves_the_file_as_it_was() {
     let home = Home::new();
     home.run(advise(&BACKUP, &["--write", "--match", "backup/*"])).exits(0);
