@@ -78,6 +78,7 @@ fn warn_of_password(url: &BackendUrl, whose: &str, elsewhere: &str, printer: Pri
 
 /// A panic is a bug of ours and ends the process; a guardian then ends the command.
 pub(crate) fn report_bug(info: &PanicHookInfo<'_>) {
+    advise::give_terminal_back();
     let _ = std::io::Write::write_all(
         &mut std::io::stderr(),
         format!("fencepost: error: a bug in fencepost: {info}\n").as_bytes(),

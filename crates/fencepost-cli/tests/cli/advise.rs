@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use fencepost::{BackendUrl, Clock};
 use rustix::process::Signal;
 
-use crate::pty::{CTRL_C, Terminal};
+use crate::pty::{CTRL_C, CTRL_Z, Terminal};
 use crate::support::{Home, json, send};
 
 /// The answers of a pipeline on one Postgres whose overlap corrupts.
@@ -255,6 +255,30 @@ fn signal_leaves_the_terminal_as_it_was() {
         let mut terminal = asked(&home, "fencepost advise");
         send(terminal.runner(), signal);
         ends_clean(&mut terminal, &home, code);
+    }
+}
+
+#[test]
+fn stopped_command_gives_the_terminal_to_the_shell_and_asks_on_when_it_is_continued() {
+    for by_key in [true, false] {
+        let home = Home::new();
+        let mut terminal = asked(&home, "fencepost advise");
+        terminal.presses(DOWN);
+        terminal.sees("> 2 wasteful");
+        if by_key {
+            terminal.presses(CTRL_Z);
+        } else {
+            send(terminal.runner(), Signal::TSTP);
+        }
+        terminal.sees("\u{1b}[?25h\u{1b}[?1049l");
+        terminal.prompts();
+        terminal.types("stty -a >stopped");
+        terminal.prompts();
+        assert_eq!(home.read("before"), home.read("stopped"));
+        terminal.types("fg");
+        terminal.sees("> 2 wasteful");
+        terminal.presses("q");
+        ends_clean(&mut terminal, &home, 130);
     }
 }
 

@@ -17,6 +17,7 @@ use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Held, Questio
 use fencepost_policy::{Policy, spells_out_password};
 use serde_json::{Value, json};
 
+pub(super) use self::screen::give_back as give_terminal_back;
 use super::place::{fail, misconfigured};
 use crate::args::{self, Global};
 use crate::exit::Exit;
