@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fencepost::{Clock, Tokens};
-use fencepost_policy::{ConfigError, Finding, Policy, SCHEMA, Severity};
+use fencepost_policy::{ConfigError, Finding, Policy, Rule, SCHEMA, Severity};
 use serde::Serialize;
 
 use super::place::misconfigured;
@@ -126,24 +126,26 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What the file cannot know: whether this build has the backends, and whether they promise what the rules require.
-/// Nothing is connected. A URL whose secrets are not there is left to the run.
+/// What the file cannot know: whether this build has the backends and the fences, and whether they promise what the rules
+/// require. Nothing is connected. A URL whose secrets are not there is left to the run.
 fn beyond_the_file(policy: &Policy) -> Vec<String> {
+    policy.rules().iter().flat_map(|rule| beyond_the_rule(policy, rule)).collect()
+}
+
+fn beyond_the_rule(policy: &Policy, rule: &Rule) -> Vec<String> {
+    let at = format!("line {}, the rule {:?}", rule.line, rule.glob);
+    let locks = policy.url_of(rule).ok().map(|url| fencepost::connect_url(&url, &Clock::system()));
+    let fences = policy.fences_of(rule).unwrap_or_default();
     let mut wrong = Vec::new();
-    for rule in policy.rules() {
-        let Ok(url) = policy.url_of(rule) else { continue };
-        match fencepost::connect_url(&url, &Clock::system()) {
-            Err(error) => wrong.push(format!("line {}, the rule {:?}: {error}", rule.line, rule.glob)),
-            Ok(locks) if rule.require_durable && locks.profile().tokens != Tokens::Durable => {
-                let what = format!("the tokens of {locks} could go back after a loss of data");
-                wrong.push(format!(
-                    "line {}, the rule {:?} requires durable ones: {what}",
-                    rule.line, rule.glob
-                ));
-            }
-            Ok(_) => {}
+    match locks {
+        Some(Err(error)) => wrong.push(format!("{at}: {error}")),
+        Some(Ok(locks)) if rule.require_durable && locks.profile().tokens != Tokens::Durable => {
+            let what = format!("the tokens of {locks} could go back after a loss of data");
+            wrong.push(format!("{at} requires durable ones: {what}"));
         }
+        _ => {}
     }
+    wrong.extend(fences.iter().filter_map(|url| Some(format!("{at}: {}", fencepost::fence(url).err()?))));
     wrong
 }
 

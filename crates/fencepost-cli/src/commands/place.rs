@@ -120,6 +120,16 @@ impl Place {
         self.choice.iter().flat_map(|choice| &choice.fences)
     }
 
+    /// Looks at the rule's fences, as far as that goes without connecting; the configuration is to blame for what is wrong.
+    ///
+    /// # Errors
+    /// The exit code; the reason has been printed.
+    pub(crate) fn refuse_wrong_fences(&self, printer: Printer) -> Result<(), Exit> {
+        let Some(error) = self.fences().find_map(|url| fencepost::fence(url).err()) else { return Ok(()) };
+        fail(&error, printer);
+        Err(Exit::CONFIG)
+    }
+
     /// The rule's ttl.
     pub(crate) fn ttl(&self) -> Option<Duration> {
         self.choice.as_ref().and_then(|choice| choice.ttl)

@@ -124,3 +124,27 @@ fn nested_run_is_held_to_the_same_answers() {
     let flag = format!("file:{}", home.path("elsewhere").display());
     home.run(["run", "--backend", &flag, "ledger", "--", "true"]).exits(78);
 }
+
+#[test]
+fn fence_that_run_would_refuse_is_refused_by_the_check_and_the_configuration_is_to_blame() {
+    let home = Home::new();
+    let rule = |fence: &str| rules(&format!("file:{}", home.path("locks").display())) + fence;
+    for (fence, said) in [
+        ("redis://h?bogus=1", "bogus"),
+        ("zookeeper://h", "no fence for zookeeper:"),
+        ("file:/marks?fsync=off", "fsync"),
+    ] {
+        home.write("fencepost.toml", &rule(&format!("fence = [{fence:?}]\n")));
+        for args in [
+            &["config", "check"][..],
+            &["run", "nightly/a", "--", "true"],
+            &["run", "--backend", "memory:", "nightly/a", "--", "true"],
+        ] {
+            let refused = home.run(args).exits(78);
+            assert!(refused.stderr.contains(said), "{args:?} {}", refused.stderr);
+        }
+    }
+    home.write("fencepost.toml", &rule(""));
+    home.run(["config", "check"]).exits(0);
+    home.run(["run", "--fence", "redis://h?bogus=1", "nightly/a", "--", "true"]).exits(64);
+}
