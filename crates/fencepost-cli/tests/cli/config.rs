@@ -148,3 +148,28 @@ fn fence_that_run_would_refuse_is_refused_by_the_check_and_the_configuration_is_
     home.run(["config", "check"]).exits(0);
     home.run(["run", "--fence", "redis://h?bogus=1", "nightly/a", "--", "true"]).exits(64);
 }
+
+#[test]
+fn check_without_a_configuration_answers_machines_too() {
+    let checked = json(&Home::new().run(["config", "check", "--json"]).exits(0));
+    assert_eq!(
+        (&checked["file"], &checked["sound"], &checked["rules"]),
+        (&Value::Null, &true.into(), &0.into())
+    );
+}
+
+#[test]
+fn file_that_cannot_be_read_hides_no_other() {
+    let home = Home::new();
+    home.write("a.toml", &rules("file:/a"));
+    home.write("c.toml", &rules("redis://h"));
+    let checked =
+        home.run(["config", "check", "--json", "none.toml", "a.toml", "b.toml", "c.toml"]).exits(78);
+    let lines: Vec<Value> = checked.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sound: Vec<bool> = lines.iter().map(|line| line["sound"].as_bool().unwrap()).collect();
+    assert_eq!(sound, [false, true, false, true]);
+    assert_eq!(
+        (&lines[2]["file"], &lines[3]["findings"][0]["severity"]),
+        (&"b.toml".into(), &"warning".into())
+    );
+}
