@@ -345,7 +345,8 @@ fn written_rule_is_sound_and_run_obeys_it() {
     assert!(written.stderr.contains("a rule for \"backup/*\""), "{}", written.stderr);
     home.run(["config", "check"]).exits(0);
     let run = home.run(["run", "--report", "report", "backup/daily", "--", "true"]).exits(0);
-    let told = format!("fencepost: locks are kept in a new directory, {locks}, and hold for this host only\n");
+    let told =
+        format!("fencepost: locks are kept in a new directory, {locks}, and hold for this host only\n");
     assert_eq!(run.stderr, told);
     assert_eq!(home.json("report")["backend"], "file");
     assert!(home.path("shared").is_dir());
