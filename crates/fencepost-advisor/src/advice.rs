@@ -23,7 +23,7 @@ pub struct Advice {
     pub fence: bool,
     /// One reason for each question.
     pub reasons: Vec<(Question, String)>,
-    /// What happens under each fault.
+    /// What happens under each fault that is asked of every lock.
     pub risks: Vec<Risk>,
     /// What it costs to run.
     pub cost: Cost,
@@ -62,7 +62,7 @@ pub fn advise(answers: &Answers, profiles: &[Profile]) -> Advice {
         pattern,
         fence,
         reasons: reasons(*answers, complete, pattern, fence),
-        risks: risks(&profile, fence),
+        risks: risks(&profile, fence).into_iter().filter(|risk| risk.fault.is_general()).collect(),
         cost: pattern.cost(&complete),
         alternatives: alternatives(complete, pattern, fence, profiles),
         warnings: warnings(*answers, complete, &profile, profiles),

@@ -3,10 +3,10 @@
 //! Invariant: this is the only judgement. `advise` takes the lightest lock without a shortfall, and a configuration is
 //! refused for the same shortfalls, so that the two cannot disagree.
 
-use fencepost_core::{Profile, Scope, Timing, Tokens};
+use fencepost_core::{BackendUrl, Profile, Scope, Tie, Timing, Tokens};
 
 use crate::answers::{Answers, Overlap, Reach};
-use crate::pattern::assumed_of;
+use crate::pattern::promised;
 
 /// A way in which a lock is weaker than the answers demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,8 @@ pub enum Shortfall {
     OneClock,
     /// A lease ends when the clocks of a majority are set, and no fence refuses its holder then.
     ManyClocks,
+    /// What the store has forgotten is granted again at once.
+    Forgets,
     /// A holder that was paused writes on, although a fence could refuse it.
     Unfenced,
 }
@@ -40,8 +42,16 @@ fn lock_shortfalls(answers: Answers, profile: &Profile, fenced: bool) -> Vec<Sho
         (Shortfall::OneServer, is_too_alone(answers, profile)),
         (Shortfall::OneClock, corrupts && profile.timing == Timing::WallClock),
         (Shortfall::ManyClocks, corrupts && !fenced && profile.timing == Timing::WallClocks),
+        (Shortfall::Forgets, corrupts && forgets(profile)),
     ];
     checks.into_iter().filter(|(_, falls_short)| *falls_short).map(|(shortfall, _)| shortfall).collect()
+}
+
+/// A lock on one host has no store that could forget it. Elsewhere the store keeps its leases over a crash, or waits until
+/// those are over that it may have forgotten; tokens that it keeps are not enough where the lock ends with its session.
+fn forgets(profile: &Profile) -> bool {
+    let keeps = profile.tokens == Tokens::Durable && profile.tie == Tie::Lease;
+    profile.scope >= Scope::Server && !profile.quarantine && !keeps
 }
 
 /// Where work is only wasted, one server will do that never forgets a lock. Workers that share a host share its fate
@@ -64,8 +74,8 @@ fn is_unfenced(answers: Answers, fenced: bool) -> bool {
 /// What holds the locks of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held<'a> {
-    /// The backend's kind: `file`, `redis`, …
-    pub kind: &'a str,
+    /// The backend, whose options may weaken what its kind promises; `None` where it is not known.
+    pub backend: Option<&'a BackendUrl>,
     /// Whether a fence checks the tokens.
     pub fenced: bool,
 }
@@ -84,7 +94,7 @@ pub fn weaknesses(answers: &Answers, held: Held<'_>) -> Vec<Weakness> {
     if !answers.corrupts() {
         return Vec::new();
     }
-    let found = match assumed_of(held.kind) {
+    let found = match held.backend.and_then(promised) {
         Some(profile) => shortfalls(answers, &profile, held.fenced),
         None if is_unfenced(*answers, held.fenced) => vec![Shortfall::Unfenced],
         None => Vec::new(),
@@ -102,12 +112,16 @@ fn weakness(shortfall: Shortfall) -> Weakness {
             ("one server decides, and the lock must reach across several databases", "use etcd or zookeeper")
         }
         Shortfall::OneClock => (
-            "one Redis loses its locks when it fails over or loses its memory",
-            "use etcd, zookeeper, postgres, or redlock with a fence",
+            "the clock of one server, where it is set forward, ends its leases early",
+            "use etcd, zookeeper, postgres with `on_pause=hold`, or redlock with a fence",
         ),
         Shortfall::ManyClocks => (
             "clocks that are set end leases of Redlock early, and no fence refuses the holder then",
             "use etcd, zookeeper or postgres, or add `fence = [\"…\"]`",
+        ),
+        Shortfall::Forgets => (
+            "its quarantine is off: a server that has lost its locks grants them again at once",
+            "remove `quarantine=off` from its URL",
         ),
         Shortfall::Unfenced => (
             "a paused worker can write after its lease has ended, and no fence refuses it",
@@ -125,6 +139,7 @@ impl Shortfall {
             Self::OneServer => "one server would decide alone",
             Self::OneClock => "a server's clock that is set, or its failover, lets two hold it",
             Self::ManyClocks => "clocks that are set let two hold it",
+            Self::Forgets => "what the server has forgotten is granted again at once",
             Self::Unfenced => "a paused holder would write on unnoticed",
         }
     }
@@ -143,8 +158,31 @@ mod tests {
         hosts: None,
     };
 
-    fn count(answers: Answers, kind: &str, fenced: bool) -> usize {
-        weaknesses(&answers, Held { kind, fenced }).len()
+    /// On a backend of this kind, with these options of its URL.
+    fn count(answers: Answers, backend: &str, fenced: bool) -> usize {
+        let (kind, options) = backend.split_once('?').unwrap_or((backend, ""));
+        let url: Option<BackendUrl> = format!("{kind}:x?{options}").parse().ok();
+        weaknesses(&answers, Held { backend: url.as_ref(), fenced }).len()
+    }
+
+    #[test]
+    fn option_that_weakens_the_promise_weakens_the_lock() {
+        let one = Answers { databases: Some(Reach::One), ..CORRUPTS };
+        for (strong, weak) in [
+            ("postgres", "postgres?on_pause=expire"),
+            ("postgres", "postgres?max_ttl=5m&quarantine=off"),
+            ("redlock", "redlock?quarantine=off"),
+        ] {
+            for fenced in [true, false] {
+                assert_eq!(count(one, weak, fenced), count(one, strong, fenced) + 1, "{weak} {fenced}");
+            }
+            assert_eq!(count(Answers { on_overlap: Some(Overlap::Wasteful), ..one }, weak, true), 0);
+        }
+        for kind in
+            ["file", "memory", "etcd", "zookeeper", "postgres?quarantine=on", "postgres?on_pause=hold"]
+        {
+            assert_eq!(count(one, kind, true), 0, "{kind}");
+        }
     }
 
     #[test]

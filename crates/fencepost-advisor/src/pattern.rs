@@ -1,9 +1,9 @@
 //! The locks that there are to choose from: what each costs to run, and what it promises.
 //!
-//! Promises are profiles. Those of a build are handed in; a pattern that the build lacks, and a rule of which only the
-//! kind of its backend is known, are judged by the promises that stand here.
+//! Promises are profiles. Those of a build are handed in; a pattern that the build lacks, and a rule, of
+//! which only the URL of its backend is known, are judged by the promises that stand here.
 
-use fencepost_core::{Expiry, Loss, Profile, Scope, Timing, Tokens, Waiting, memory};
+use fencepost_core::{BackendUrl, Expiry, Loss, Profile, Scope, Timing, Tokens, Waiting, memory};
 
 use crate::answers::Answers;
 
@@ -101,10 +101,17 @@ impl Pattern {
     }
 }
 
-/// What is assumed of a backend, by its kind. Unknown kinds promise nothing that is known.
-pub(crate) fn assumed_of(kind: &str) -> Option<Profile> {
-    let pattern = Pattern::ALL.into_iter().find(|pattern| pattern.name() == kind);
-    pattern.map(Pattern::assumed).or_else(|| (kind == "memory").then_some(memory::PROFILE))
+/// What the backend at `url` promises: what is assumed of its kind, and less where its options say so. `None` for a kind
+/// that is not known. An option that no such backend has is its own to refuse.
+pub fn promised(url: &BackendUrl) -> Option<Profile> {
+    let pattern = Pattern::ALL.into_iter().find(|pattern| pattern.name() == url.kind());
+    let profile =
+        pattern.map(Pattern::assumed).or_else(|| (url.kind() == "memory").then_some(memory::PROFILE))?;
+    let is = |option: &str, value: &str| url.option(option) == Some(value);
+    let profile = if is("quarantine", "off") { profile.quarantine(false) } else { profile };
+    // The lease of a stopped holder then ends by the wall clock of the server.
+    let expires = pattern == Some(Pattern::Postgres) && is("on_pause", "expire");
+    Some(if expires { profile.expiry(Expiry::AfterTtl).timing(Timing::WallClock) } else { profile })
 }
 
 const fn cluster(kind: &'static str) -> Profile {

@@ -21,7 +21,7 @@ impl Advice {
         }
         text += "\nWhat can go wrong\n";
         for risk in &self.risks {
-            text += &row(name(risk.fault), 16, &consequence(risk), width);
+            text += &row(risk.fault.name(), 16, &consequence(risk), width);
         }
         text += "\nWhat it costs\n";
         text += &row("services", 16, self.cost.services, width);
@@ -61,18 +61,6 @@ fn consequence(risk: &Risk) -> String {
         None if risk.fault == Fault::None => "one at a time".to_owned(),
         None => format!("one at a time: {}", risk.what_happens),
         Some(older) => format!("two may overlap: {}; {older}", risk.what_happens),
-    }
-}
-
-fn name(fault: Fault) -> &'static str {
-    match fault {
-        Fault::None => "no fault",
-        Fault::Pause => "pause",
-        Fault::Crash => "crash",
-        Fault::Partition => "partition",
-        Fault::ClockJump => "clock jump",
-        Fault::ServerRestart => "server restart",
-        Fault::DataLoss => "data loss",
     }
 }
 

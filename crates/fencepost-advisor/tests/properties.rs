@@ -3,7 +3,7 @@
 use fencepost_advisor::{
     Advice, Answers, Held, Overlap, Pattern, Question, Reach, Shortfall, advise, shortfalls, weaknesses,
 };
-use fencepost_core::{Profile, Scope, Timing};
+use fencepost_core::{BackendUrl, Profile, Scope, Timing};
 
 /// The profiles of a build that has every pattern.
 fn profiles() -> Vec<Profile> {
@@ -62,6 +62,11 @@ fn corrupting_overlap_with_pauses_and_a_sink_that_checks_is_always_fenced() {
     assert!(seen > 0);
 }
 
+/// A backend of this kind, as it is without options.
+fn url(pattern: Pattern) -> BackendUrl {
+    format!("{}:x", pattern.name()).parse().expect("it is a URL")
+}
+
 #[test]
 fn corrupting_overlap_is_never_put_on_one_redis() {
     for answers in combinations() {
@@ -70,7 +75,8 @@ fn corrupting_overlap_is_never_put_on_one_redis() {
             assert!(!matches!(advice.pattern, Pattern::Redis | Pattern::Redlock), "{answers:?}");
         }
         for fenced in [true, false] {
-            let held = Held { kind: "redis", fenced };
+            let url = url(Pattern::Redis);
+            let held = Held { backend: Some(&url), fenced };
             let refused = !weaknesses(&answers, held).is_empty();
             assert_eq!(refused, answers.on_overlap == Some(Overlap::Corrupts), "{answers:?} {fenced}");
         }
@@ -165,7 +171,8 @@ fn unanswered_question_gives_the_lock_of_the_worse_answer_and_says_so() {
 fn rule_of_the_advice_is_never_weaker_than_its_own_answers() {
     for answers in combinations() {
         let advice = advice(answers);
-        let held = Held { kind: advice.pattern.name(), fenced: advice.fence };
+        let url = url(advice.pattern);
+        let held = Held { backend: Some(&url), fenced: advice.fence };
         assert_eq!(weaknesses(&answers, held), [], "{answers:?}");
     }
 }
@@ -194,7 +201,8 @@ fn rule_weaker_than_the_advice_is_refused_where_an_overlap_corrupts() {
         for pattern in Pattern::ALL {
             for fenced in [true, false] {
                 let weaker = is_weaker(answers, pattern, fenced, &advice);
-                let found = weaknesses(&answers, Held { kind: pattern.name(), fenced });
+                let url = url(pattern);
+                let found = weaknesses(&answers, Held { backend: Some(&url), fenced });
                 assert_eq!(!found.is_empty(), weaker, "{answers:?} {pattern:?} {fenced} {found:?}");
                 refused += usize::from(weaker);
             }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fencepost_advisor::{DIRECTORY, FILL_IN};
+use fencepost_advisor::{DIRECTORY, FILL_IN, Held, weaknesses};
 use fencepost_core::BackendUrl;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
@@ -14,6 +14,7 @@ use crate::finding::{ConfigError, Finding, Severity};
 use crate::globs;
 use crate::policy::Policy;
 use crate::rule::Rule;
+use crate::template::{BLANK, Template};
 
 /// A configuration with one more rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Amended {
     pub glob: String,
     /// The name of the backend that the rule uses.
     pub backend: String,
+    /// The URL of that backend as the file has it, without a password.
+    pub url: String,
     /// Whether that backend was there before.
     pub reused: bool,
     /// The glob of the rule that it stands before, which would have been found first otherwise.
@@ -32,8 +35,9 @@ pub struct Amended {
 }
 
 /// Puts the rule of `addition` into the configuration `text`, before a rule that would be found first otherwise, and at
-/// the end elsewhere. A backend of the same kind is used, where there is one; else that of `addition` comes along. Where
-/// `addition` names a server, only a backend with the same URL is the same.
+/// the end elsewhere. A backend of the same kind is used, where there is one that is strong enough for the answers of the rule,
+/// and no directory that is swept; else that of `addition` comes along. Where `addition` names a server, only a backend with
+/// the same URL is the same.
 ///
 /// `path` is only for messages, `addition` a whole configuration with one backend and one rule.
 ///
@@ -60,9 +64,13 @@ pub fn amended(path: &Path, text: &str, addition: &str) -> Result<Amended, Confi
     let mut document = parsed(path, &plain)?;
     let mut source = parsed(path, addition)?;
     let shadow = shadow_of(&policy, rule);
-    let same = same_backend(&policy, &new, rule);
-    let backend = same.clone().unwrap_or_else(|| free_name(&policy, &rule.backend));
     let mut table = rule_table(&mut source).ok_or_else(|| refusal(path, "there is no rule to add"))?;
+    let same = same_backend(&policy, &new, rule, table.contains_key("fence"));
+    let backend = same.map_or_else(|| free_name(&policy, &rule.backend), ToOwned::to_owned);
+    let url = match same {
+        Some(name) => policy.content().backends[name].get_ref().to_string(),
+        None => new.template(rule).to_string(),
+    };
     table["backend"] = value(&backend);
     if same.is_none() {
         insert_backend(path, &mut document, &source, (&rule.backend, &backend))?;
@@ -71,7 +79,7 @@ pub fn amended(path: &Path, text: &str, addition: &str) -> Result<Amended, Confi
     let text = as_written_before(text, document.to_string().trim_start_matches('\n'));
     let before = shadow.map(|rule| rule.glob.clone());
     verify(path, &policy, &text, rule)?;
-    Ok(Amended { text, glob: rule.glob.clone(), backend, reused: same.is_some(), before })
+    Ok(Amended { text, glob: rule.glob.clone(), backend, url, reused: same.is_some(), before })
 }
 
 /// The addition by itself. A fence may have a name that only the configuration knows, which is read again as a whole.
@@ -100,22 +108,42 @@ fn refuse_twice(policy: &Policy, rule: &Rule) -> Result<(), ConfigError> {
     Err(finding.hint("change it by hand, or remove it first").into())
 }
 
-/// The backend of the file that the rule can use.
-fn same_backend(policy: &Policy, new: &Policy, rule: &Rule) -> Option<String> {
-    let wanted = new.template(rule).outline().and_then(Result::ok)?;
-    let is_known = !wanted.body().contains(FILL_IN) && wanted.to_string() != DIRECTORY;
-    let is_same = |url: &BackendUrl| {
-        url.kind() == wanted.kind() && (!is_known || url.to_string() == wanted.to_string())
+/// The first backend of the file that the rule can use: the one that was named, or one of the kind that is not weaker for
+/// these answers than a new one. What was not answered is taken at its worse, as it was for the advice.
+fn same_backend<'a>(policy: &'a Policy, new: &Policy, rule: &Rule, fenced: bool) -> Option<&'a str> {
+    let wanted = new.template(rule);
+    let new = wanted.outline().and_then(Result::ok)?;
+    let is_known = !new.body().contains(FILL_IN) && wanted.to_string() != DIRECTORY;
+    let answers = rule.answers.assuming_the_worse();
+    let weak = |url: &BackendUrl| weaknesses(&answers, Held { backend: Some(url), fenced });
+    let is_as_strong = |url: &BackendUrl| {
+        let least = weak(&new);
+        url.kind() == new.kind()
+            && is_plain(url)
+            && is_lasting(url)
+            && weak(url).iter().all(|weak| least.contains(weak))
+    };
+    let is_same = |template: &Template| match template.outline() {
+        Some(Ok(_)) if is_known => template.to_string() == wanted.to_string(),
+        Some(Ok(url)) => is_as_strong(&url),
+        _ => false,
     };
     let backends = policy.content().backends.iter();
-    let mut same: Vec<(usize, &String)> = backends
-        .filter(|(_, template)| {
-            template.get_ref().outline().and_then(Result::ok).is_some_and(|url| is_same(&url))
-        })
-        .map(|(name, template)| (template.span().start, name))
-        .collect();
-    same.sort_unstable();
-    same.first().map(|(_, name)| (*name).clone())
+    let same = backends.filter(|(_, template)| is_same(template.get_ref()));
+    same.min_by_key(|(_, template)| template.span().start).map(|(name, _)| name.as_str())
+}
+
+/// Whether everything stands in the URL that may weaken it.
+fn is_plain(url: &BackendUrl) -> bool {
+    ["quarantine", "on_pause"]
+        .iter()
+        .all(|option| !url.option(option).is_some_and(|text| text.contains(BLANK)))
+}
+
+/// Whether a directory is there for the jobs of every user, as long as they want it. A server is.
+fn is_lasting(url: &BackendUrl) -> bool {
+    let path = Path::new(url.body().trim_start_matches("//"));
+    url.kind() != "file" || (path.is_absolute() && !SWEPT.iter().any(|swept| path.starts_with(swept)))
 }
 
 fn free_name(policy: &Policy, wanted: &str) -> String {
@@ -266,3 +294,6 @@ impl ConfigError {
         findings.into_iter().next().map_or(self, Self::from)
     }
 }
+
+/// Directories in which somebody removes what others have left.
+const SWEPT: &[&str] = &["/tmp", "/var/tmp", "/run/user", "/dev/shm"];

@@ -81,7 +81,7 @@ fn not_filled_in(policy: &Policy, rule: &Rule, url: Option<&BackendUrl>) -> Vec<
 }
 
 fn weaknesses_of(rule: &Rule, url: Option<&BackendUrl>) -> Vec<Weakness> {
-    let held = Held { kind: url.map_or("", BackendUrl::kind), fenced: !rule.fences.is_empty() };
+    let held = Held { backend: url, fenced: !rule.fences.is_empty() };
     weaknesses(&rule.answers, held)
 }
 

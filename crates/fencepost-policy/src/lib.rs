@@ -43,3 +43,4 @@ pub use rule::{Choice, DEFAULT_HISTORY, Rule};
 pub use schema::SCHEMA;
 pub use search::Surroundings;
 pub use store::Store;
+pub use template::spells_out_password;

@@ -10,6 +10,7 @@ use crate::globs;
 use crate::read::{self, ANSWER_KEYS};
 use crate::source::Source;
 use crate::table::{Reader, Table, Value};
+use crate::template::spells_out_password;
 
 /// Some locks, and what is known of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,10 @@ impl<'a> Reader<'a> {
         let answers = self.answers(&table);
         let mut owned = |key: &str| self.text(&table, key).map(|text| (*text.get_ref()).to_owned());
         let (because, fence) = (owned("because"), owned("fence"));
+        if let Some(at) = table.get("fence").filter(|_| fence.as_deref().is_some_and(spells_out_password)) {
+            let hint = "write `${VAR}` or `${file:/path}` in its place";
+            self.refuse(at.span(), "the password in this URL would be shown, and written down", hint);
+        }
         Some(Partition { glob: glob?, answers, fence, because })
     }
 

@@ -5,7 +5,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use fencepost_core::{BackendUrl, LockName};
+use fencepost_core::{BackendUrl, Error, ErrorKind, LockName};
 
 use crate::finding::ConfigError;
 use crate::policy::Policy;
@@ -80,6 +80,21 @@ impl Placement {
             (None, None, None, None) => Ok(at("file:".parse().expect("it is a URL"), Origin::Default, None)),
         }
     }
+
+    /// What `FENCEPOST_BACKEND` says.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no URL.
+    pub fn variable(surroundings: &Surroundings<'_>) -> fencepost_core::Result<Option<BackendUrl>> {
+        let Some(text) = (surroundings.variable)(BACKEND).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let text = text.into_string().map_err(|_| {
+            let operation = "read FENCEPOST_BACKEND";
+            Error::new(ErrorKind::InvalidArgument, operation, "it is not UTF-8, and so no URL")
+        })?;
+        text.parse().map(Some)
+    }
 }
 
 impl fmt::Display for Misplaced {
@@ -92,3 +107,27 @@ impl fmt::Display for Misplaced {
 }
 
 impl StdError for Misplaced {}
+
+/// The variable that names a backend.
+const BACKEND: &str = "FENCEPOST_BACKEND";
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn variable(text: &[u8]) -> fencepost_core::Result<Option<BackendUrl>> {
+        let value = OsString::from_vec(text.to_vec());
+        let variable = |name: &str| (name == BACKEND).then(|| value.clone());
+        Placement::variable(&Surroundings { variable: &variable, ..Surroundings::of_process() })
+    }
+
+    #[test]
+    fn variable_is_a_url_or_refused_or_as_good_as_unset_where_it_is_empty() {
+        assert_eq!(variable(b"").unwrap(), None);
+        assert_eq!(variable(b"redis://h").unwrap().unwrap().kind(), "redis");
+        assert!(variable(b"reddis://h").is_err() && variable(&[0xff]).is_err());
+    }
+}

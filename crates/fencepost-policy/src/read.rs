@@ -42,9 +42,17 @@ pub(crate) const RULE_KEYS: &[&str] = &[
 /// The keys of the answers, which a list of partitions has too.
 pub(crate) const ANSWER_KEYS: &[&str] =
     &["on_overlap", "can_pause", "postgres", "sink_checks", "databases", "hosts"];
-pub(crate) const REACHES: &[(&str, Reach)] = &[("one", Reach::One), ("many", Reach::Many)];
+pub(crate) const REACHES: &[(&str, Reach)] = &[named_reach(Reach::One), named_reach(Reach::Many)];
 pub(crate) const OVERLAPS: &[(&str, Overlap)] =
-    &[("absorbed", Overlap::Absorbed), ("wasteful", Overlap::Wasteful), ("corrupts", Overlap::Corrupts)];
+    &[named(Overlap::Absorbed), named(Overlap::Wasteful), named(Overlap::Corrupts)];
+
+const fn named(overlap: Overlap) -> (&'static str, Overlap) {
+    (overlap.name(), overlap)
+}
+
+const fn named_reach(reach: Reach) -> (&'static str, Reach) {
+    (reach.name(), reach)
+}
 
 /// Backends or fences by their names.
 pub(crate) type Places = BTreeMap<String, Spanned<Template>>;

@@ -166,9 +166,30 @@ impl fmt::Debug for Template {
     }
 }
 
+/// Whether a URL has a password in it by itself, and not a place for one.
+pub fn spells_out_password(url: &str) -> bool {
+    let hidden: String = pieces(url).iter().map(|(_, piece)| piece.text().unwrap_or("***")).collect();
+    hidden.parse::<BackendUrl>().is_ok_and(|url| url.has_password())
+}
+
 fn unencoded(source: &Source, at: Range<usize>, origin: &Origin) -> Finding {
     let message = format!("{origin} has a letter that a password in a URL cannot have as it is");
     source
         .error(at, message)
         .hint("in the secret write %40 for @, %2F for /, %3F for ?, %23 for # and %26 for &")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_is_told_from_a_place_for_one() {
+        for url in ["redis://u:pw@h", "redis://u:p${X}@h", "postgres://h/d?password=pw", "redis://:$${X}@h"] {
+            assert!(spells_out_password(url), "{url}");
+        }
+        for url in ["redis://u:${PW}@h", "postgres://h/d?password=${file:/run/pw}", "redis://u@h", "marks"] {
+            assert!(!spells_out_password(url), "{url}");
+        }
+    }
 }

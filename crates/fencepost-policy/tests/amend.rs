@@ -270,3 +270,25 @@ fn every_pattern_has_a_rule_that_can_be_read() {
         assert!(Policy::parse(Path::new("f"), &of_pattern.rule).is_ok(), "{}", of_pattern.rule);
     }
 }
+
+#[test]
+fn backend_that_is_too_weak_for_the_answers_is_left_alone() {
+    let one_database = ["corrupts", "yes", "yes", "one", "yes", "many"];
+    for (weak, answers, url) in [
+        ("postgres://h/d?quarantine=off", one_database, "postgres://fill-in.invalid/database"),
+        ("postgres://h/d?on_pause=expire", one_database, "postgres://fill-in.invalid/database"),
+        ("postgres://h/d?quarantine=${X}", one_database, "postgres://fill-in.invalid/database"),
+        ("file:/tmp/x", BACKUP, "file:/var/lib/fencepost"),
+        ("file:", BACKUP, "file:/var/lib/fencepost"),
+    ] {
+        let text = format!("[backends.old]\nurl = \"{weak}\"\n");
+        let new = put(&text, &rule("a", answers)).unwrap();
+        assert_eq!((new.reused, new.url.as_str()), (false, url), "{weak}");
+        assert!(new.text.starts_with(&text), "{}", new.text);
+    }
+    let both = "[backends.z]\nurl = \"postgres://h/d?quarantine=off\"\n[backends.a]\nurl = \"postgres://u:pw@h/d?max_ttl=5m\"\n";
+    let reused = put(both, &rule("a", one_database)).unwrap();
+    assert_eq!((reused.backend.as_str(), reused.url.as_str()), ("a", "postgres://u:***@h/d?max_ttl=5m"));
+    let harmless = ["wasteful", "yes", "yes", "one", "yes", "many"];
+    assert_eq!(put(both, &rule("a", harmless)).unwrap().backend, "z", "nothing is lost there");
+}

@@ -164,12 +164,12 @@ backend = "cheap"
 on_overlap = "corrupts"
 "#;
     let policy = Policy::parse(Path::new("fencepost.toml"), text).unwrap();
-    let shown = r#"fencepost.toml:6:11: the rule says that an overlap corrupts, but one Redis loses its locks when it fails over or loses its memory
+    let shown = r#"fencepost.toml:6:11: the rule says that an overlap corrupts, but the clock of one server, where it is set forward, ends its leases early
   |
 6 | backend = "cheap"
   |           ^^^^^^^
   |
-  = help: use etcd, zookeeper, postgres, or redlock with a fence; or stand by it: `accept_risk = "reason"`"#;
+  = help: use etcd, zookeeper, postgres with `on_pause=hold`, or redlock with a fence; or stand by it: `accept_risk = "reason"`"#;
     assert_eq!(policy.check()[0].to_string(), shown);
     assert_eq!(policy.choose(&"ledger/1".parse().unwrap()).unwrap_err().to_string(), shown);
 }

@@ -158,10 +158,53 @@ pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<Pat
 
 fn missing(url: &BackendUrl, what: &str) -> Error {
     let context = format!("this build of fencepost has no {what} for {}:", url.scheme());
-    let kinds: Vec<_> = profiles().iter().map(|profile| format!("{}:", profile.backend)).collect();
-    let hint = match url.kind() {
-        "s3" | "gs" | "az" if what == "fence" => "build it with the feature `objectstore`".to_owned(),
-        _ => format!("it has {}", kinds.join(" and ")),
+    let hint = match (what, url.kind()) {
+        ("fence", "s3" | "gs" | "az") => "build it with the feature `objectstore`".to_owned(),
+        ("fence", _) if FENCES.is_empty() => "it has none at all".to_owned(),
+        ("fence", _) => format!("it has {}", FENCES.join(": and ") + ":"),
+        _ => {
+            let kinds: Vec<_> = profiles().iter().map(|profile| format!("{}:", profile.backend)).collect();
+            format!("it has {}", kinds.join(" and "))
+        }
     };
     Error::new(ErrorKind::Unsupported, "connect", context).hint(hint)
+}
+
+/// The kinds of fences of this build.
+const FENCES: &[&str] = &[
+    #[cfg(feature = "file")]
+    "file",
+    #[cfg(feature = "redis")]
+    "redis",
+    #[cfg(feature = "postgres")]
+    "postgres",
+    #[cfg(feature = "sqlite")]
+    "sqlite",
+    #[cfg(feature = "objectstore")]
+    "s3",
+    #[cfg(feature = "objectstore")]
+    "gs",
+    #[cfg(feature = "objectstore")]
+    "az",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_about_a_fence_names_the_fences_of_the_build() {
+        let error = fence(&"zookeeper://h".parse().unwrap()).unwrap_err();
+        let hint = error.advice().unwrap();
+        for kind in FENCES {
+            assert!(hint.contains(&format!("{kind}:")), "{hint}");
+            let made = fence(&format!("{kind}://a/b").parse().unwrap());
+            assert!(!made.is_err_and(|error| error.kind() == ErrorKind::Unsupported), "{kind}");
+        }
+        for kind in ["memory:", "etcd:", "redlock:"] {
+            assert!(!hint.contains(kind), "{hint}");
+        }
+        let backends = connect("zookeeper://h").unwrap_err();
+        assert!(backends.advice().unwrap().contains("memory:"), "{backends:?}");
+    }
 }

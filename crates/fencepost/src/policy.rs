@@ -95,7 +95,8 @@ impl Policy {
 
     fn of(found: Result<Option<fencepost_policy::Policy>, ConfigError>) -> Result<Self> {
         let found = found.map_err(wrong)?;
-        Ok(Self { found, variable: variable()?, connected: Arc::default() })
+        let variable = Placement::variable(&Surroundings::of_process())?;
+        Ok(Self { found, variable, connected: Arc::default() })
     }
 
     /// The locks at `url`, by one connection for all of them.
@@ -108,16 +109,6 @@ impl Policy {
         connected.push((url.clone(), locks.clone()));
         Ok(locks)
     }
-}
-
-fn variable() -> Result<Option<BackendUrl>> {
-    let Some(text) = std::env::var_os("FENCEPOST_BACKEND").filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    let text = text.into_string().map_err(|_| {
-        Error::new(ErrorKind::InvalidArgument, "read FENCEPOST_BACKEND", "it is not UTF-8, and so no URL")
-    })?;
-    text.parse().map(Some)
 }
 
 fn misplaced(error: Misplaced, lock: &LockName) -> Error {

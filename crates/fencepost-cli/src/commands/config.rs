@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use fencepost::{Clock, Tokens};
-use fencepost_policy::{ConfigError, Finding, Policy, SCHEMA, Severity};
+use fencepost_policy::{ConfigError, Finding, Policy, Rule, SCHEMA, Severity};
 use serde::Serialize;
 
+use super::layout::counted;
 use super::place::misconfigured;
 use crate::args::{ConfigCheck, Global};
 use crate::exit::Exit;
@@ -14,7 +15,8 @@ use crate::printer::Printer;
 /// The answer for machines.
 #[derive(Debug, Serialize)]
 struct Checked {
-    file: String,
+    /// Null where there is no configuration.
+    file: Option<String>,
     sound: bool,
     rules: usize,
     backends: usize,
@@ -45,6 +47,12 @@ pub(crate) fn check(global: &Global, args: &ConfigCheck, printer: Printer) -> Ex
     let policy = match Policy::find(global.config.as_deref()) {
         Ok(Some(policy)) => policy,
         Ok(None) => {
+            if global.json {
+                tell(
+                    &Checked { file: None, sound: true, rules: 0, backends: 0, findings: Vec::new() },
+                    printer,
+                );
+            }
             printer.note("there is no configuration; every lock is in the default directory of this host");
             return Exit::OK;
         }
@@ -62,16 +70,17 @@ pub(crate) fn check(global: &Global, args: &ConfigCheck, printer: Printer) -> Ex
 
 /// Checks each, and what they put in different places.
 fn check_all(global: &Global, files: &[PathBuf], printer: Printer) -> Exit {
-    let read = |file: &PathBuf| Policy::find(Some(file));
-    let policies: Result<Vec<_>, _> = files.iter().map(read).collect();
-    let policies: Vec<Policy> = match policies {
-        Ok(policies) => policies.into_iter().flatten().collect(),
-        Err(error) => return unreadable(global, &error, printer),
-    };
-    let mut exit = Exit::OK;
-    for (index, policy) in policies.iter().enumerate() {
-        let differences = policies[..index].iter().flat_map(|other| policy.differences(other)).collect();
-        let checked = check_one(global, policy, differences, printer);
+    let (mut exit, mut others) = (Exit::OK, Vec::<Policy>::new());
+    for file in files {
+        let checked = match Policy::find(Some(file)) {
+            Ok(policy) => policy.map_or(Exit::OK, |policy| {
+                let differences = others.iter().flat_map(|other| policy.differences(other)).collect();
+                let checked = check_one(global, &policy, differences, printer);
+                others.push(policy);
+                checked
+            }),
+            Err(error) => unreadable(global, &error, printer),
+        };
         exit = if exit == Exit::OK { checked } else { exit };
     }
     exit
@@ -83,11 +92,13 @@ fn unreadable(global: &Global, error: &ConfigError, printer: Printer) -> Exit {
         return misconfigured(error, printer);
     }
     let findings: Vec<_> = error.findings().iter().map(Found::new).collect();
-    let file =
-        error.findings().first().map_or_else(String::new, |finding| finding.path().display().to_string());
-    let checked = Checked { file, sound: false, rules: 0, backends: 0, findings };
-    printer.data(&serde_json::to_string(&checked).expect("an answer is plain data"));
+    let file = error.findings().first().map(|finding| finding.path().display().to_string());
+    tell(&Checked { file, sound: false, rules: 0, backends: 0, findings }, printer);
     Exit::CONFIG
+}
+
+fn tell(checked: &Checked, printer: Printer) {
+    printer.data(&serde_json::to_string(checked).expect("an answer is plain data"));
 }
 
 fn check_one(global: &Global, policy: &Policy, differences: Vec<Finding>, printer: Printer) -> Exit {
@@ -98,10 +109,9 @@ fn check_one(global: &Global, policy: &Policy, differences: Vec<Finding>, printe
     found.extend(in_this_build.iter().map(|message| Found::error(message)));
     let sound = found.iter().all(|found| found.severity != "error");
     if global.json {
-        let file = policy.path().display().to_string();
+        let file = Some(policy.path().display().to_string());
         let (rules, backends) = (policy.rules().len(), policy.backends().len());
-        let checked = Checked { file, sound, rules, backends, findings: found };
-        printer.data(&serde_json::to_string(&checked).expect("an answer is plain data"));
+        tell(&Checked { file, sound, rules, backends, findings: found }, printer);
     } else {
         say(policy, &findings, &in_this_build, sound, printer);
     }
@@ -117,33 +127,32 @@ fn say(policy: &Policy, findings: &[Finding], in_this_build: &[String], sound: b
     }
     if sound {
         let (rules, backends) =
-            (count(policy.rules().len(), "rule"), count(policy.backends().len(), "backend"));
+            (counted(policy.rules().len(), "rule"), counted(policy.backends().len(), "backend"));
         printer.data(&format!("{}: sound ({rules}, {backends})", policy.path().display()));
     }
 }
 
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+/// What the file cannot know: whether this build has the backends and the fences, and whether they promise what the rules
+/// require. Nothing is connected. A URL whose secrets are not there is left to the run.
+fn beyond_the_file(policy: &Policy) -> Vec<String> {
+    policy.rules().iter().flat_map(|rule| beyond_the_rule(policy, rule)).collect()
 }
 
-/// What the file cannot know: whether this build has the backends, and whether they promise what the rules require.
-/// Nothing is connected. A URL whose secrets are not there is left to the run.
-fn beyond_the_file(policy: &Policy) -> Vec<String> {
+fn beyond_the_rule(policy: &Policy, rule: &Rule) -> Vec<String> {
+    let at = format!("line {}, the rule {:?}", rule.line, rule.glob);
+    let locks = policy.url_of(rule).ok().map(|url| fencepost::connect_url(&url, &Clock::system()));
+    let stores = policy.stores_of(rule).into_iter();
+    let fences = stores.filter(|store| store.is_fence).filter_map(|store| store.url.ok());
     let mut wrong = Vec::new();
-    for rule in policy.rules() {
-        let Ok(url) = policy.url_of(rule) else { continue };
-        match fencepost::connect_url(&url, &Clock::system()) {
-            Err(error) => wrong.push(format!("line {}, the rule {:?}: {error}", rule.line, rule.glob)),
-            Ok(locks) if rule.require_durable && locks.profile().tokens != Tokens::Durable => {
-                let what = format!("the tokens of {locks} could go back after a loss of data");
-                wrong.push(format!(
-                    "line {}, the rule {:?} requires durable ones: {what}",
-                    rule.line, rule.glob
-                ));
-            }
-            Ok(_) => {}
+    match locks {
+        Some(Err(error)) => wrong.push(format!("{at}: {error}")),
+        Some(Ok(locks)) if rule.require_durable && locks.profile().tokens != Tokens::Durable => {
+            let what = format!("the tokens of {locks} could go back after a loss of data");
+            wrong.push(format!("{at} requires durable ones: {what}"));
         }
+        _ => {}
     }
+    wrong.extend(fences.filter_map(|url| Some(format!("{at}: {}", fencepost::fence(&url).err()?))));
     wrong
 }
 

@@ -7,21 +7,14 @@ const WIDTH: usize = 80;
 
 /// `text` after `head`, in lines; those after the first begin below its first word.
 pub(crate) fn wrapped(head: &str, text: &str) -> Vec<String> {
-    let indent = " ".repeat(head.chars().count());
-    let (mut lines, mut line, mut is_begun) = (Vec::new(), head.to_owned(), false);
-    for word in text.split_whitespace().map(harmless) {
-        if is_begun && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            lines.push(std::mem::replace(&mut line, indent.clone()));
-            is_begun = false;
-        }
-        if is_begun {
-            line.push(' ');
-        }
-        line.push_str(&word);
-        is_begun = true;
-    }
-    lines.push(line);
-    lines
+    let words: Vec<String> = text.split_whitespace().map(harmless).collect();
+    let indent = head.chars().count();
+    let text = fencepost_advisor::wrapped(&words.join(" "), indent, WIDTH);
+    let line = |(index, line): (usize, &str)| match index {
+        0 => format!("{head}{}", line.chars().skip(indent).collect::<String>()),
+        _ => line.to_owned(),
+    };
+    text.lines().enumerate().map(line).collect()
 }
 
 /// `number` and the name of what is counted.

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod advise;
+mod alone;
 mod config;
 mod confirm;
 mod doctor;
@@ -35,6 +36,8 @@ pub(crate) use lease_id::LeaseId;
 /// Carries out what the command line says.
 pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
     match cli.global.backend() {
+        // It refuses a password, since it would show it; a place for one is none.
+        Ok(_) if matches!(cli.command, Command::Advise(_)) => {}
         Ok(Some(url)) => warn_of_password(
             &url,
             "--backend",
@@ -83,6 +86,7 @@ fn warn_of_password(url: &BackendUrl, whose: &str, elsewhere: &str, printer: Pri
 
 /// A panic is a bug of ours and ends the process; a guardian then ends the command.
 pub(crate) fn report_bug(info: &PanicHookInfo<'_>) {
+    advise::give_terminal_back();
     let _ = std::io::Write::write_all(
         &mut std::io::stderr(),
         format!("fencepost: error: a bug in fencepost: {info}\n").as_bytes(),

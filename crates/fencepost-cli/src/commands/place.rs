@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fencepost::{BackendUrl, Clock, Error, ErrorKind, LockName, Locks, Result};
+use fencepost::{BackendUrl, Clock, Error, LockName, Locks, Result};
 use fencepost_policy::{Choice, Misplaced, Origin, Placement, Policy, Surroundings};
 
 use crate::args::Global;
@@ -42,7 +42,8 @@ impl Place {
         let flag = global.backend().map_err(|error| fail(&error, printer))?;
         let policy =
             Policy::find(global.config.as_deref()).map_err(|error| misconfigured(&error, printer))?;
-        let variable = variable().map_err(|error| fail(&error, printer))?;
+        let variable =
+            Placement::variable(&Surroundings::of_process()).map_err(|error| fail(&error, printer))?;
         let one = |lock| Self::of_one(flag.as_ref(), policy.as_ref(), variable.as_ref(), lock, printer);
         locks.iter().map(one).collect()
     }
@@ -86,7 +87,9 @@ impl Place {
             let place = |url| Self { url, source: source.clone(), choice: None };
             return Ok(urls.into_iter().map(place).collect());
         }
-        if let Some(url) = variable().map_err(|error| fail(&error, printer))? {
+        if let Some(url) =
+            Placement::variable(&Surroundings::of_process()).map_err(|error| fail(&error, printer))?
+        {
             return Ok(one(url, Source::Variable));
         }
         let url = "file:".parse().map_err(|error| fail(&error, printer))?;
@@ -120,21 +123,20 @@ impl Place {
         self.choice.iter().flat_map(|choice| &choice.fences)
     }
 
+    /// Looks at the rule's fences, as far as that goes without connecting; the configuration is to blame for what is wrong.
+    ///
+    /// # Errors
+    /// The exit code; the reason has been printed.
+    pub(crate) fn refuse_wrong_fences(&self, printer: Printer) -> Result<(), Exit> {
+        let Some(error) = self.fences().find_map(|url| fencepost::fence(url).err()) else { return Ok(()) };
+        fail(&error, printer);
+        Err(Exit::CONFIG)
+    }
+
     /// The rule's ttl.
     pub(crate) fn ttl(&self) -> Option<Duration> {
         self.choice.as_ref().and_then(|choice| choice.ttl)
     }
-}
-
-/// What `FENCEPOST_BACKEND` says.
-fn variable() -> Result<Option<BackendUrl>> {
-    let Some(text) = std::env::var_os("FENCEPOST_BACKEND").filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    let text = text.into_string().map_err(|_| {
-        Error::new(ErrorKind::InvalidArgument, "read FENCEPOST_BACKEND", "it is not UTF-8, and so no URL")
-    })?;
-    text.parse().map(Some)
 }
 
 fn misplaced(error: &Misplaced, policy: Option<&Policy>, lock: &LockName, printer: Printer) -> Exit {

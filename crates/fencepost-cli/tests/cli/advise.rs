@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use fencepost_advisor::Pattern;
+use fencepost::{BackendUrl, Clock};
 use rustix::process::Signal;
 
-use crate::pty::{CTRL_C, Terminal};
+use crate::pty::{CTRL_C, CTRL_Z, Terminal};
 use crate::support::{Home, json, send};
 
 /// The answers of a pipeline on one Postgres whose overlap corrupts.
@@ -91,6 +91,29 @@ fn advice_as_json_has_its_keys_and_no_others() {
 }
 
 #[test]
+fn password_in_a_url_is_neither_shown_nor_written() {
+    let home = Home::new();
+    let url = "postgres://app:hunter2@db/ledger";
+    for flag in ["--backend", "--fence"] {
+        for more in [&[][..], &["--json"], &["--write", "--match", "a"]] {
+            let refused = home.run(advise(&LEDGER, &[&[flag, url], more].concat())).exits(64);
+            assert!(refused.stderr.contains("${VAR}"), "{}", refused.stderr);
+            assert!(!(refused.stdout + &refused.stderr).contains("hunter2"));
+        }
+    }
+    home.write("list.toml", &format!("[[partitions]]\nmatch = \"a\"\nfence = \"{url}\"\n"));
+    let refused = home.run(advise(&LEDGER, &["--from", "list.toml"])).exits(78);
+    assert!(!(refused.stdout + &refused.stderr).contains("hunter2"));
+    assert_eq!(files(&home), ["list.toml"]);
+    let place = "postgres://app:${PW}@db/ledger";
+    let written = home
+        .run(advise(&LEDGER, &["--write", "--match", "a", "--backend", place, "--fence", place]))
+        .exits(0);
+    assert_eq!(written.stderr.matches("warning").count(), 0, "{}", written.stderr);
+    assert_eq!(home.read("fencepost.toml").matches(place).count(), 2);
+}
+
+#[test]
 fn missing_answers_are_named_where_nobody_can_be_asked() {
     let home = Home::new();
     let refused = home.run(["advise", "--on-overlap", "corrupts", "--hosts", "many"]).exits(64);
@@ -119,23 +142,47 @@ fn what_is_not_known_is_taken_at_its_worse() {
     }
 }
 
-/// What the advisor assumes of a kind is what its backend promises, as far as that is judged.
+/// What the advisor assumes of a URL is what its backend promises, as far as that is judged: for every backend that the
+/// features of this build bring, and with every option that weakens one.
 #[test]
 fn assumed_profiles_are_those_of_the_backends() {
-    let mut seen = 0;
-    for profile in fencepost::profiles() {
-        let Some(pattern) = Pattern::ALL.into_iter().find(|pattern| pattern.name() == profile.backend) else {
-            continue;
-        };
-        let assumed = pattern.assumed();
-        let judged = |profile: &fencepost::Profile| {
-            (profile.scope, profile.timing, profile.tokens, profile.expiry, profile.tie, profile.quarantine)
-        };
-        assert_eq!(judged(&assumed), judged(&profile), "{}", profile.backend);
-        seen += 1;
+    let judged = |profile: &fencepost::Profile| {
+        (profile.scope, profile.timing, profile.tokens, profile.expiry, profile.tie, profile.quarantine)
+    };
+    let (mut seen, mut weakened) = (Vec::new(), 0);
+    for (url, is_built) in BACKENDS {
+        let url: BackendUrl = url.parse().unwrap();
+        let backend = fencepost::connect_url(&url, &Clock::system());
+        assert_eq!(backend.is_ok(), *is_built, "{url}: {backend:?}");
+        let Ok(locks) = backend else { continue };
+        let (promised, kind) = (fencepost_advisor::promised(&url).unwrap(), locks.profile().backend);
+        assert_eq!(judged(&promised), judged(locks.profile()), "{url}");
+        let plain = fencepost::profiles().into_iter().find(|profile| profile.backend == kind).unwrap();
+        weakened += usize::from(judged(&plain) != judged(locks.profile()));
+        seen.push(kind);
     }
-    assert!(seen >= 4, "{seen}");
+    let options = BACKENDS.iter().filter(|(url, is_built)| *is_built && url.contains('?')).count();
+    assert_eq!(weakened, options, "an option that weakens nothing proves nothing");
+    for profile in fencepost::profiles() {
+        assert!(seen.contains(&profile.backend), "{} is compared too", profile.backend);
+    }
 }
+
+/// Backends, each with whether the features of this build bring it.
+const BACKENDS: &[(&str, bool)] = &[
+    ("memory:", true),
+    ("file:/locks", cfg!(feature = "file")),
+    ("redis://h", cfg!(feature = "redis")),
+    ("redis://h?quarantine=off", cfg!(feature = "redis")),
+    ("redlock://a,b,c", cfg!(feature = "redis")),
+    ("redlock://a,b,c?quarantine=off", cfg!(feature = "redis")),
+    ("postgres://h/d", cfg!(feature = "postgres")),
+    ("postgres://h/d?on_pause=expire", cfg!(feature = "postgres")),
+    ("postgres://h/d?quarantine=off", cfg!(feature = "postgres")),
+    ("postgres://h/d?quarantine=off&on_pause=expire", cfg!(feature = "postgres")),
+    ("etcd://h", cfg!(feature = "etcd")),
+    ("zookeeper://h", false),
+];
 
 fn asked(home: &Home, line: &str) -> Terminal {
     let mut terminal = Terminal::with_shell(home);
@@ -212,6 +259,30 @@ fn signal_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn stopped_command_gives_the_terminal_to_the_shell_and_asks_on_when_it_is_continued() {
+    for by_key in [true, false] {
+        let home = Home::new();
+        let mut terminal = asked(&home, "fencepost advise");
+        terminal.presses(DOWN);
+        terminal.sees("> 2 wasteful");
+        if by_key {
+            terminal.presses(CTRL_Z);
+        } else {
+            send(terminal.runner(), Signal::TSTP);
+        }
+        terminal.sees("\u{1b}[?25h\u{1b}[?1049l");
+        terminal.prompts();
+        terminal.types("stty -a >stopped");
+        terminal.prompts();
+        assert_eq!(home.read("before"), home.read("stopped"));
+        terminal.types("fg");
+        terminal.sees("> 2 wasteful");
+        terminal.presses("q");
+        ends_clean(&mut terminal, &home, 130);
+    }
+}
+
+#[test]
 fn narrow_terminal_without_colours_is_asked_too() {
     let home = Home::new();
     let mut command = home.fencepost(["advise"]);
@@ -274,7 +345,9 @@ fn written_rule_is_sound_and_run_obeys_it() {
     assert!(written.stderr.contains("a rule for \"backup/*\""), "{}", written.stderr);
     home.run(["config", "check"]).exits(0);
     let run = home.run(["run", "--report", "report", "backup/daily", "--", "true"]).exits(0);
-    assert_eq!(run.stderr, "fencepost: locks are kept in a new directory, ".to_owned() + &run.stderr[46..]);
+    let told =
+        format!("fencepost: locks are kept in a new directory, {locks}, and hold for this host only\n");
+    assert_eq!(run.stderr, told);
     assert_eq!(home.json("report")["backend"], "file");
     assert!(home.path("shared").is_dir());
     home.run(["run", "backups", "--", "true"]).exits(78);
@@ -308,6 +381,42 @@ fn files(home: &Home) -> Vec<String> {
 }
 
 #[test]
+fn no_rule_of_many_writers_at_once_is_lost() {
+    for is_there in [false, true] {
+        let home = Home::new();
+        if is_there {
+            home.write("fencepost.toml", "# Ours.\n");
+        }
+        // What a writer leaves that was killed.
+        home.write(".fencepost.toml.new", "[[half of a rule");
+        let glob = |number| format!("job-{number}/*");
+        let writer = |number| home.start(advise(&BACKUP, &["--write", "--match", &glob(number)]));
+        let writers: Vec<_> = (0..24).map(writer).collect();
+        for writer in writers {
+            writer.ends().exits(0);
+        }
+        let text = home.read("fencepost.toml");
+        for number in 0..24 {
+            assert_eq!(text.matches(&format!("{:?}", glob(number))).count(), 1, "{text}");
+        }
+        assert_eq!(text.contains("# Ours."), is_there);
+        assert_eq!(files(&home), ["fencepost.toml"], "nothing is left beside it");
+    }
+}
+
+#[test]
+fn new_file_that_somebody_linked_elsewhere_is_not_written_to() {
+    let home = Home::new();
+    home.write("precious", "precious");
+    symlink("precious", home.path(".fencepost.toml.new")).unwrap();
+    home.run(advise(&BACKUP, &["--write", "--match", "a"])).exits(78);
+    fs::remove_file(home.path(".fencepost.toml.new")).unwrap();
+    fs::hard_link(home.path("precious"), home.path(".fencepost.toml.new")).unwrap();
+    home.run(advise(&BACKUP, &["--write", "--match", "a"])).exits(78);
+    assert_eq!((home.read("precious").as_str(), home.path("fencepost.toml").exists()), ("precious", false));
+}
+
+#[test]
 fn refused_rule_leaves_the_file_as_it_was() {
     let home = Home::new();
     home.run(advise(&BACKUP, &["--write", "--match", "backup/*"])).exits(0);
@@ -323,6 +432,25 @@ fn refused_rule_leaves_the_file_as_it_was() {
     home.run(advise(&BACKUP, &["--write", "--match", "a", "--config", "broken.toml"])).exits(78);
     assert_eq!(home.read("broken.toml"), "[[locks]");
     home.run(advise(&BACKUP, &["--write", "--match", "a", "--config", "none/fencepost.toml"])).exits(78);
+}
+
+#[test]
+fn written_rule_uses_no_backend_that_is_weaker_than_the_advice() {
+    let home = Home::new();
+    let weak = "[backends.pg]\nurl = \"postgres://app:hunter2@db/x?quarantine=off\"\n";
+    home.write("fencepost.toml", weak);
+    let written = home.run(advise(&LEDGER, &["--write", "--match", "a"])).exits(0);
+    let said = "on the backend \"postgres\" (postgres://fill-in.invalid/database), which is new";
+    assert!(written.stderr.contains(said), "{}", written.stderr);
+    home.write("fencepost.toml", &weak.replace("?quarantine=off", ""));
+    let written = home.run(advise(&LEDGER, &["--write", "--match", "a"])).exits(0);
+    let said = "on the backend \"pg\" (postgres://app:***@db/x), which was there";
+    assert!(written.stderr.contains(said), "{}", written.stderr);
+    for option in ["quarantine=off", "on_pause=expire"] {
+        let refused =
+            home.run(advise(&LEDGER, &["--backend", &format!("postgres://db/x?{option}")])).exits(64);
+        assert!(refused.stderr.contains("--backend is too weak"), "{}", refused.stderr);
+    }
 }
 
 #[test]

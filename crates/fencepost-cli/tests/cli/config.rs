@@ -100,10 +100,76 @@ fn rule_that_was_weakened_below_its_answers_is_refused_wherever_its_lock_is_name
 }
 
 #[test]
+fn option_that_weakens_a_backend_is_refused_as_the_weaker_backend_is() {
+    let home = Home::new();
+    let rule = |options: &str| rules(&format!("postgres://h/d{options}")) + "on_overlap = \"corrupts\"\n";
+    home.write("fencepost.toml", &rule(""));
+    home.run(["config", "check"]).exits(0);
+    for option in ["?on_pause=expire", "?quarantine=off"] {
+        home.write("fencepost.toml", &rule(option));
+        for args in [&["config", "check"][..], &["run", "-n", "nightly/a", "--", "true"]] {
+            let refused = home.run(args).exits(78);
+            assert!(refused.stderr.contains("an overlap corrupts, but"), "{option} {}", refused.stderr);
+        }
+        home.write("fencepost.toml", &(rule(option) + "accept_risk = \"until March\"\n"));
+        home.run(["config", "check"]).exits(0);
+    }
+}
+
+#[test]
 fn nested_run_is_held_to_the_same_answers() {
     let home = Home::new();
     home.write("fencepost.toml", &ledger(&home).replace("fence = [\"f\"]\n", ""));
     home.run(["run", "other", "--", "fencepost", "run", "ledger", "--", "true"]).exits(78);
     let flag = format!("file:{}", home.path("elsewhere").display());
     home.run(["run", "--backend", &flag, "ledger", "--", "true"]).exits(78);
+}
+
+#[test]
+fn fence_that_run_would_refuse_is_refused_by_the_check_and_the_configuration_is_to_blame() {
+    let home = Home::new();
+    let rule = |fence: &str| rules(&format!("file:{}", home.path("locks").display())) + fence;
+    for (fence, said) in [
+        ("redis://h?bogus=1", "bogus"),
+        ("zookeeper://h", "no fence for zookeeper:"),
+        ("file:/marks?fsync=off", "fsync"),
+    ] {
+        home.write("fencepost.toml", &rule(&format!("fence = [{fence:?}]\n")));
+        for args in [
+            &["config", "check"][..],
+            &["run", "nightly/a", "--", "true"],
+            &["run", "--backend", "memory:", "nightly/a", "--", "true"],
+        ] {
+            let refused = home.run(args).exits(78);
+            assert!(refused.stderr.contains(said), "{args:?} {}", refused.stderr);
+        }
+    }
+    home.write("fencepost.toml", &rule(""));
+    home.run(["config", "check"]).exits(0);
+    home.run(["run", "--fence", "redis://h?bogus=1", "nightly/a", "--", "true"]).exits(64);
+}
+
+#[test]
+fn check_without_a_configuration_answers_machines_too() {
+    let checked = json(&Home::new().run(["config", "check", "--json"]).exits(0));
+    assert_eq!(
+        (&checked["file"], &checked["sound"], &checked["rules"]),
+        (&Value::Null, &true.into(), &0.into())
+    );
+}
+
+#[test]
+fn file_that_cannot_be_read_hides_no_other() {
+    let home = Home::new();
+    home.write("a.toml", &rules("file:/a"));
+    home.write("c.toml", &rules("redis://h"));
+    let checked =
+        home.run(["config", "check", "--json", "none.toml", "a.toml", "b.toml", "c.toml"]).exits(78);
+    let lines: Vec<Value> = checked.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sound: Vec<bool> = lines.iter().map(|line| line["sound"].as_bool().unwrap()).collect();
+    assert_eq!(sound, [false, true, false, true]);
+    assert_eq!(
+        (&lines[2]["file"], &lines[3]["findings"][0]["severity"]),
+        (&"b.toml".into(), &"warning".into())
+    );
 }

@@ -106,3 +106,28 @@ fn server_that_hangs_is_explained_all_the_same() {
     assert!(said.contains("not looked at") && !said.contains("has not answered"), "{said}");
     redis.go_on();
 }
+
+#[test]
+fn explain_and_advise_say_the_same_of_every_fault() {
+    let home = Home::new();
+    for (url, postgres, hosts) in
+        [("redis://h", "no", "many"), ("postgres://h/d", "yes", "many"), ("file:/locks", "no", "one")]
+    {
+        let answers =
+            ["--on-overlap", "wasteful", "--can-pause", "yes", "--databases", "one", "--sink-checks", "no"];
+        let advise = ["advise", "--json", "--postgres", postgres, "--hosts", hosts];
+        let advised = json(&home.run(advise.iter().chain(&answers)).exits(0));
+        let explained =
+            json(&home.run(["explain", "--json", "--offline", "--backend", url, "demo"]).exits(0));
+        assert_eq!(advised["pattern"], explained["backend"]);
+        let risks = advised["risks"].as_object().unwrap();
+        assert_eq!(risks.len(), 7);
+        for (key, risk) in risks {
+            let fault = key.strip_prefix("server_").unwrap_or(key).replace('_', " ");
+            let promise = promise(&explained, &fault);
+            for part in ["two_may_overlap", "what_happens"] {
+                assert_eq!(risk[part], promise[part], "{fault} of {url}");
+            }
+        }
+    }
+}

@@ -9,6 +9,8 @@ pub(super) enum Key {
     Enter,
     /// A number, counted from 1.
     Number(usize),
+    /// The shell is to have the terminal for a while.
+    Stop,
     /// Nothing more is to be asked.
     End,
 }
@@ -52,6 +54,7 @@ fn plain(byte: u8) -> Option<Key> {
         b'h' | BACKSPACE | DELETE => Some(Key::Back),
         b'\r' | b'\n' => Some(Key::Enter),
         b'1'..=b'9' => Some(Key::Number(usize::from(byte - b'0'))),
+        CTRL_Z => Some(Key::Stop),
         CTRL_C | CTRL_D | b'q' => Some(Key::End),
         _ => None,
     }
@@ -61,6 +64,7 @@ fn plain(byte: u8) -> Option<Key> {
 pub(super) const ESCAPE: u8 = 0x1b;
 const CTRL_C: u8 = 0x03;
 const CTRL_D: u8 = 0x04;
+const CTRL_Z: u8 = 0x1a;
 const BACKSPACE: u8 = 0x08;
 const DELETE: u8 = 0x7f;
 
@@ -80,7 +84,7 @@ mod tests {
             (vec![Key::Up, Key::Down, Key::Down, Key::Up, Key::Number(2), Key::Enter], 0)
         );
         assert_eq!(keys("\u{1b}[D\u{7f}h"), (vec![Key::Back; 3], 0));
-        assert_eq!(keys("\u{3}q"), (vec![Key::End; 2], 0));
+        assert_eq!(keys("\u{3}q\u{1a}"), (vec![Key::End, Key::End, Key::Stop], 0));
     }
 
     #[test]

@@ -13,10 +13,11 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use fencepost::{BackendUrl, Error, ErrorKind, Result};
-use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Question, wrapped};
-use fencepost_policy::Policy;
+use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Held, Question, weaknesses, wrapped};
+use fencepost_policy::{Policy, spells_out_password};
 use serde_json::{Value, json};
 
+pub(super) use self::screen::give_back as give_terminal_back;
 use super::place::{fail, misconfigured};
 use crate::args::{self, Global};
 use crate::exit::Exit;
@@ -37,11 +38,13 @@ pub(crate) fn advise(global: &Global, args: &args::Advise, printer: Printer) -> 
 }
 
 fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(), Exit> {
+    refuse_passwords(global, args).map_err(|error| fail(&error, printer))?;
     let answers = answers(args, printer)?;
     let advice = fencepost_advisor::advise(&answers, &fencepost::profiles());
     let backend = global.backend().map_err(|error| fail(&error, printer))?;
-    let backend =
-        backend.map(|url| of_kind(url, &advice)).transpose().map_err(|error| fail(&error, printer))?;
+    if let Some(url) = &backend {
+        refuse_other(url, &advice, args.fence.is_some()).map_err(|error| fail(&error, printer))?;
+    }
     let is_one =
         |glob: &str| readable(&advice, &Details { glob: Some(glob), ..Details::default() }, printer).is_ok();
     let asked = (args.write && args.glob.is_none()).then(|| ask::glob(printer, is_one)).transpose()?;
@@ -62,6 +65,17 @@ fn advised(global: &Global, args: &args::Advise, printer: Printer) -> Result<(),
         return Ok(());
     }
     write::write(global, &[rule], printer)
+}
+
+/// What is advised is shown, and written where everybody may read it.
+fn refuse_passwords(global: &Global, args: &args::Advise) -> Result<()> {
+    let backend = global.backend()?;
+    let flags = [("--backend", backend.as_ref().map(BackendUrl::expose)), ("--fence", args.fence.as_deref())];
+    let found = flags.into_iter().find(|(_, url)| url.is_some_and(spells_out_password));
+    let Some((flag, _)) = found else { return Ok(()) };
+    let what = format!("the password in {flag} would be shown, and written down");
+    Err(Error::new(ErrorKind::InvalidArgument, "write the rule", what)
+        .hint("write '${VAR}' or '${file:/path}' in its place, in single quotes"))
 }
 
 /// The answers of the flags, and of whoever sits at the terminal.
@@ -96,14 +110,18 @@ fn missing(open: &[Question], printer: Printer) -> Exit {
     Exit::USAGE
 }
 
-/// A server of another kind would be another lock than the advised one.
-fn of_kind(url: BackendUrl, advice: &Advice) -> Result<BackendUrl> {
-    if url.kind() == advice.pattern.name() {
-        return Ok(url);
+/// A server of another kind, or one that its options weaken, would be another lock than the advised one.
+fn refuse_other(url: &BackendUrl, advice: &Advice, has_fence: bool) -> Result<()> {
+    let refused = |what: String| Error::new(ErrorKind::InvalidArgument, "write the rule", what);
+    if url.kind() != advice.pattern.name() {
+        let what = format!("--backend is {}, and the advice is {}", url.kind(), advice.pattern.name());
+        return Err(refused(what).hint("leave --backend out to see why, or write the rule by hand"));
     }
-    let what = format!("--backend is {}, and the advice is {}", url.kind(), advice.pattern.name());
-    Err(Error::new(ErrorKind::InvalidArgument, "write the rule", what)
-        .hint("leave --backend out to see why, or write the rule by hand"))
+    let held = Held { backend: Some(url), fenced: advice.fence || has_fence };
+    match weaknesses(&advice.answers.assuming_the_worse(), held).first() {
+        Some(weak) => Err(refused(format!("--backend is too weak: {}", weak.message)).hint(weak.hint)),
+        None => Ok(()),
+    }
 }
 
 /// The glob and the URL of the fence come from the command line; a name of a fence is looked up where the rule is written.

@@ -1,4 +1,7 @@
 //! Puts rules into the configuration, in one step: the file has all of them or is as it was.
+//!
+//! Invariant: who reads the file to change it has the new one, which is locked, until that is in its place; so no rule of
+//! another writer is lost.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -9,6 +12,7 @@ use fencepost_advisor::FILL_IN;
 use fencepost_policy::{Amended, Policy, amended};
 
 use crate::args::Global;
+use crate::commands::alone::alone;
 use crate::commands::place::misconfigured;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -20,6 +24,7 @@ pub(super) fn write(global: &Global, rules: &[String], printer: Printer) -> Resu
         printer.error(format_args!("{} cannot be written: {error}", path.display()));
         Exit::CONFIG
     };
+    let new = New::alone(&path).map_err(unwritable)?;
     let before = existing(&path).map_err(unwritable)?;
     let mut text = before.clone().unwrap_or_default();
     let mut steps = Vec::new();
@@ -28,7 +33,7 @@ pub(super) fn write(global: &Global, rules: &[String], printer: Printer) -> Resu
         text.clone_from(&step.text);
         steps.push(step);
     }
-    replace(&path, before.as_deref(), &text).map_err(unwritable)?;
+    new.replace(before.as_deref(), &text).map_err(unwritable)?;
     for step in &steps {
         tell(&path, step, printer);
     }
@@ -47,39 +52,67 @@ fn existing(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Puts the whole new text in the place of the old one, if that is still there.
-fn replace(path: &Path, before: Option<&str>, text: &str) -> io::Result<()> {
-    let path = if before.is_some() { fs::canonicalize(path)? } else { path.to_owned() };
-    let (file, new) = beside(&path)?;
-    let written = fill(file, &path, before.is_some(), text)
-        .and_then(|()| unchanged(&path, before))
-        .and_then(|()| fs::rename(&new, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+/// The file that is to replace the configuration. One writer at a time has it, and it is gone when this is.
+#[derive(Debug)]
+struct New {
+    file: File,
+    at: PathBuf,
+    /// What it replaces.
+    place: PathBuf,
+    is_placed: bool,
 }
 
-/// A new file that nobody else has, in the same directory.
-fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
-    let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is no file"))?;
-    let new = path.with_file_name(format!(".{}.{}.new", name.to_string_lossy(), std::process::id()));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&new)?;
-    Ok((file, new))
-}
-
-fn fill(mut file: File, path: &Path, is_there: bool, text: &str) -> io::Result<()> {
-    if is_there {
-        let (old, new) = (fs::metadata(path)?, file.metadata()?);
-        if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+impl New {
+    fn alone(path: &Path) -> io::Result<Self> {
+        let place = if path.exists() { fs::canonicalize(path)? } else { path.to_owned() };
+        let name =
+            place.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is no file"))?;
+        let at = place.with_file_name(format!(".{}.new", name.to_string_lossy()));
+        let mut options = OpenOptions::new();
+        // A link that somebody put there is not followed.
+        options.write(true).create(true).mode(0o666).custom_flags(libc::O_NOFOLLOW);
+        let file = alone(&at, &options, LOOKS)?;
+        // One that was left by a writer that was killed will do; one that somebody else has, or has a link to, will not.
+        let (uid, links) = file.metadata().map(|there| (there.uid(), there.nlink()))?;
+        if uid != rustix::process::geteuid().as_raw() || links != 1 {
+            let what = format!("{} is in the way, and is not ours", at.display());
+            return Err(io::Error::new(ErrorKind::AlreadyExists, what));
         }
-        file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o7777))?;
+        Ok(Self { file, at, place, is_placed: false })
     }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+
+    /// Puts the whole new text in the place of the old one, if that is still there.
+    fn replace(mut self, before: Option<&str>, text: &str) -> io::Result<()> {
+        self.fill(before.is_some(), text)?;
+        unchanged(&self.place, before)?;
+        fs::rename(&self.at, &self.place)?;
+        self.is_placed = true;
+        let directory = self.place.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    fn fill(&self, is_there: bool, text: &str) -> io::Result<()> {
+        let mut file = &self.file;
+        if is_there {
+            let (old, new) = (fs::metadata(&self.place)?, file.metadata()?);
+            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+                std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+            }
+            file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o7777))?;
+        }
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    }
+}
+
+impl Drop for New {
+    /// It is locked until this has ended, so it is the one that is removed. Once it is in its place another may be there.
+    fn drop(&mut self) {
+        if !self.is_placed {
+            let _ = fs::remove_file(&self.at);
+        }
+    }
 }
 
 /// Somebody may have changed it meanwhile, whose rules would be lost.
@@ -97,8 +130,8 @@ fn tell(path: &Path, step: &Amended, printer: Printer) {
     let backend = if step.reused { "which was there" } else { "which is new" };
     let path = path.display();
     printer.note(format_args!(
-        "{path} has a rule for {glob:?}{before}, on the backend {:?}, {backend}",
-        step.backend
+        "{path} has a rule for {glob:?}{before}, on the backend {:?} ({}), {backend}",
+        step.backend, step.url
     ));
 }
 
@@ -116,3 +149,6 @@ fn warn_of_places(path: &Path, rules: &[String], steps: &[Amended], printer: Pri
         ));
     }
 }
+
+/// How often it is looked whether another writer has finished: for ten seconds, since each syncs the disk.
+const LOOKS: u32 = 2_000;

@@ -274,22 +274,13 @@ impl CostView {
 
 impl AnswersView {
     fn new(answers: Answers) -> Self {
-        let reach = |reach| match reach {
-            Reach::One => "one",
-            Reach::Many => "many",
-        };
-        let overlap = |overlap| match overlap {
-            Overlap::Absorbed => "absorbed",
-            Overlap::Wasteful => "wasteful",
-            Overlap::Corrupts => "corrupts",
-        };
         Self {
-            on_overlap: answers.on_overlap.map(overlap),
+            on_overlap: answers.on_overlap.map(Overlap::name),
             can_pause: answers.can_pause,
             postgres: answers.postgres,
             sink_checks: answers.sink_checks,
-            databases: answers.databases.map(reach),
-            hosts: answers.hosts.map(reach),
+            databases: answers.databases.map(Reach::name),
+            hosts: answers.hosts.map(Reach::name),
         }
     }
 

@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fencepost::{Clock, FencingToken, LockName};
-use rustix::event::{Timespec, poll};
 
 use super::outcome::{Ending, Times};
+use crate::commands::alone::alone;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -138,7 +137,7 @@ impl Metrics {
     }
 
     fn merge(&mut self) -> io::Result<()> {
-        let _alone = alone(&self.path)?;
+        let _alone = alone_at(&self.path)?;
         let mut samples = read(&fs::read_to_string(&self.path)?)?;
         for (sample, value) in std::mem::take(&mut self.added) {
             *samples.entry(sample).or_default() += value;
@@ -155,9 +154,8 @@ impl Metrics {
 /// The upper bounds of what is counted by length, in seconds.
 const BOUNDS: [f64; 10] = [0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0];
 
-/// How long another writer is waited for, and how often it is looked.
+/// How often it is looked whether another writer has finished: for half a second.
 const LOOKS: u32 = 100;
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Each metric: its name, its type, and what it says.
 const METRICS: [(&str, &str, &str); 9] = [
@@ -173,27 +171,14 @@ const METRICS: [(&str, &str, &str); 9] = [
 ];
 
 /// Keeps other writers away. The file is replaced each time, so it has to be the same one after the wait.
-fn alone(path: &Path) -> io::Result<File> {
+fn alone_at(path: &Path) -> io::Result<File> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "it is no regular file, and would be replaced",
         ));
     }
-    for _ in 0..LOOKS {
-        let file = File::options().read(true).append(true).create(true).open(path)?;
-        match file.try_lock() {
-            Ok(()) if fs::metadata(path).is_ok_and(|there| is_same(&file, &there)) => return Ok(file),
-            // No timer of ours: there may be no thread yet.
-            Ok(()) | Err(TryLockError::WouldBlock) => drop(poll(&mut [], Some(&LOOK_EVERY))),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::TimedOut, "another run keeps it locked"))
-}
-
-fn is_same(file: &File, there: &fs::Metadata) -> bool {
-    file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+    alone(path, File::options().read(true).append(true).create(true), LOOKS)
 }
 
 /// Writes a new file that is to take the place of `old`, and may be read by whoever may read that.

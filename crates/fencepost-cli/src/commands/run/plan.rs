@@ -46,6 +46,7 @@ impl Plan {
             .and_then(|()| refuse_twice(&args.locks))
             .map_err(|error| fail(&error, printer))?;
         let places = Place::of(global, &args.locks, printer)?;
+        places.iter().try_for_each(|place| place.refuse_wrong_fences(printer))?;
         let waits = places.iter().filter_map(|place| place.choice.as_ref()?.wait);
         let wait = args.wait.or_else(|| waits.min()).filter(|_| !args.no_wait);
         let ttl = |place: &Place| args.ttl.or_else(|| place.ttl()).unwrap_or(DEFAULT_TTL);

@@ -113,13 +113,13 @@ fn explain_says_what_a_session_lock_promises() {
         promise.map(|promise| promise["two_may_overlap"].as_str().unwrap().to_owned())
     };
     let (text, hold) = explained("");
-    for part in ["nearly first come first served", "this database", "a stopped holder keeps the lock"] {
+    for part in ["nearly first come first served", "this database", "a stopped process keeps the lock"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert_eq!(overlap(&hold, "pause").as_deref(), Some("no"));
+    assert_eq!(overlap(&hold, "pause").as_deref(), Some("yes"), "a frozen host loses it");
     assert_eq!(overlap(&hold, "lost session").as_deref(), Some("yes"));
     assert_eq!(overlap(&hold, "restart").as_deref(), Some("no"));
-    assert_eq!(overlap(&hold, "lost host").as_deref(), Some("no"));
+    assert_eq!(overlap(&hold, "lost host").as_deref(), Some("yes"));
     let (_, expire) = explained("?on_pause=expire");
     assert_eq!(overlap(&expire, "pause").as_deref(), Some("yes"));
     assert_eq!(overlap(&expire, "lost session").as_deref(), Some("yes"));
