@@ -96,7 +96,7 @@ impl Pattern {
                 .timing(Timing::Monotonic)
                 .quarantine(true),
             Self::Etcd => cluster("etcd").expiry(Expiry::AfterTtl),
-            Self::Zookeeper => cluster("zookeeper").expiry(Expiry::WithSession),
+            Self::Zookeeper => cluster("zookeeper").expiry(Expiry::AfterTtl),
         }
     }
 }

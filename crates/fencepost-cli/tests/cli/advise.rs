@@ -181,7 +181,7 @@ const BACKENDS: &[(&str, bool)] = &[
     ("postgres://h/d?quarantine=off", cfg!(feature = "postgres")),
     ("postgres://h/d?quarantine=off&on_pause=expire", cfg!(feature = "postgres")),
     ("etcd://h", cfg!(feature = "etcd")),
-    ("zookeeper://h", false),
+    ("zookeeper://h", cfg!(feature = "zookeeper")),
 ];
 
 fn asked(home: &Home, line: &str) -> Terminal {
