@@ -63,7 +63,7 @@ pub fn advise(answers: &Answers, profiles: &[Profile]) -> Advice {
         fence,
         reasons: reasons(*answers, complete, pattern, fence),
         risks: risks(&profile, fence).into_iter().filter(|risk| risk.fault.is_general()).collect(),
-        cost: pattern.cost(&complete),
+        cost: pattern.cost(&complete, &profile),
         alternatives: alternatives(complete, pattern, fence, profiles),
         warnings: warnings(*answers, complete, &profile, profiles),
         rule: String::new(),
@@ -101,7 +101,7 @@ fn weight(pattern: Pattern, answers: Answers, profiles: &[Profile]) -> (u8, Scop
     let profile = pattern.profile(profiles);
     let is_durable = profile.tokens == Tokens::Durable;
     let is_missing = !profiles.iter().any(|profile| profile.backend == pattern.name());
-    (pattern.cost(&answers).servers, profile.scope, is_durable != answers.corrupts(), is_missing)
+    (pattern.servers(&answers).0, profile.scope, is_durable != answers.corrupts(), is_missing)
 }
 
 fn warnings(answers: Answers, complete: Answers, profile: &Profile, profiles: &[Profile]) -> Vec<String> {

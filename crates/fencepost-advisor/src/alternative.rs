@@ -90,9 +90,9 @@ impl Chosen<'_> {
         if is_cluster && self.fence && shortfalls(&self.answers, &plainer, true).is_empty() {
             return Some(Pattern::Redlock);
         }
-        let own = self.pattern.cost(&self.answers).servers;
+        let own = self.pattern.servers(&self.answers).0;
         let lighter = candidates(self.answers)
-            .filter(|other| other.cost(&self.answers).servers < own || *other == Pattern::File)
+            .filter(|other| other.servers(&self.answers).0 < own || *other == Pattern::File)
             .filter(|other| *other != self.pattern);
         lighter.max()
     }
@@ -173,11 +173,11 @@ impl Chosen<'_> {
 fn difference(from: Pattern, to: Pattern, answers: Answers, profiles: &[Profile]) -> Vec<String> {
     let (before, after) = (from.profile(profiles), to.profile(profiles));
     let mut found = Vec::new();
-    let cost = to.cost(&answers);
-    match cost.servers {
-        0 if from.cost(&answers).servers > 0 => found.push("no further server to run".to_owned()),
+    let (servers, services) = to.servers(&answers);
+    match servers {
+        0 if from.servers(&answers).0 > 0 => found.push("no further server to run".to_owned()),
         0 => {}
-        _ => found.push(format!("to run: {}", cost.services)),
+        _ => found.push(format!("to run: {services}")),
     }
     if before.scope != after.scope {
         found.push(reach(after.scope).to_owned());

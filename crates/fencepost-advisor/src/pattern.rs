@@ -3,7 +3,9 @@
 //! Promises are profiles. Those of a build are handed in; a pattern that the build lacks, and a rule, of
 //! which only the URL of its backend is known, are judged by the promises that stand here.
 
-use fencepost_core::{BackendUrl, Expiry, Loss, Profile, Scope, Timing, Tokens, Waiting, memory};
+use fencepost_core::{
+    BackendUrl, Connections, Expiry, Loss, Profile, Scope, Timing, Tokens, Waiting, memory,
+};
 
 use crate::answers::Answers;
 
@@ -25,16 +27,16 @@ pub enum Pattern {
 }
 
 /// What a lock costs to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// How many servers there are to run that would not be there without it.
     pub servers: u8,
     /// These servers in words.
     pub services: &'static str,
     /// The connections that holders and waiters keep.
-    pub connections: &'static str,
-    /// What an acquisition waits for.
-    pub round_trips: &'static str,
+    pub connections: String,
+    /// What an acquisition and a release wait for.
+    pub round_trips: String,
 }
 
 impl Pattern {
@@ -54,16 +56,52 @@ impl Pattern {
         }
     }
 
-    /// What it costs where the answers hold. Only a Postgres that is there already costs nothing.
-    pub fn cost(self, answers: &Answers) -> Cost {
+    /// How many servers there are to run where the answers hold, and which. Only a Postgres that is there already costs
+    /// nothing.
+    pub fn servers(self, answers: &Answers) -> (u8, &'static str) {
         match self {
-            Self::File => NOTHING,
-            Self::Redis => ONE_REDIS,
-            Self::Redlock => REDIS_SERVERS,
-            Self::Postgres if answers.postgres == Some(true) => POSTGRES_THERE,
-            Self::Postgres => Cost { servers: 1, services: "a Postgres server", ..POSTGRES_THERE },
-            Self::Etcd => CLUSTER,
-            Self::Zookeeper => ENSEMBLE,
+            Self::File => (0, "none"),
+            Self::Redis => (1, "one Redis server"),
+            Self::Redlock => (3, "three Redis servers at least that share nothing"),
+            Self::Postgres if answers.postgres == Some(true) => (0, "none that is not there already"),
+            Self::Postgres => (1, "a Postgres server"),
+            Self::Etcd => (3, "an etcd cluster of three servers at least, with disks that sync fast"),
+            Self::Zookeeper => {
+                (3, "a ZooKeeper ensemble of three servers at least, with disks that sync fast")
+            }
+        }
+    }
+
+    /// What it costs where the answers hold: what its profile has counted, and what is to be remarked on that.
+    pub fn cost(self, answers: &Answers, profile: &Profile) -> Cost {
+        let (servers, services) = self.servers(answers);
+        let (connections, trips) = match profile.cost.or(self.assumed().cost) {
+            Some(cost) => (cost.connections.describe(), trips(&cost)),
+            None => (NOT_COUNTED, NOT_COUNTED.to_owned()),
+        };
+        let with = |text: &str, remark: &str| match remark {
+            "" => text.to_owned(),
+            _ => format!("{text}; {remark}"),
+        };
+        let (of_connections, of_trips) = self.remarks();
+        Cost {
+            servers,
+            services,
+            connections: with(connections, of_connections),
+            round_trips: with(&trips, of_trips),
+        }
+    }
+
+    /// What the numbers do not say of its connections and its round trips.
+    const fn remarks(self) -> (&'static str, &'static str) {
+        match self {
+            Self::File => ("", "a few writes to a local disk"),
+            Self::Redis => ("", ""),
+            Self::Redlock => ("", "each goes to all servers at once"),
+            Self::Postgres => {
+                ("they count towards the server's max_connections", "the server writes a grant to its disk")
+            }
+            Self::Etcd | Self::Zookeeper => ("", "each is agreed on by a majority"),
         }
     }
 
@@ -80,21 +118,26 @@ impl Pattern {
                 .expiry(Expiry::WithProcess)
                 .scope(Scope::Host)
                 .timing(Timing::Untimed)
-                .outlives_sessions(),
-            Self::Redis => {
-                Profile::weakest("redis").scope(Scope::Server).outlives_sessions().quarantine(true)
-            }
+                .outlives_sessions()
+                .costs(0, 0, Connections::None),
+            Self::Redis => Profile::weakest("redis")
+                .scope(Scope::Server)
+                .outlives_sessions()
+                .quarantine(true)
+                .costs(1, 1, Connections::OnePerProcess),
             Self::Redlock => Profile::weakest("redlock")
                 .scope(Scope::Cluster)
                 .timing(Timing::WallClocks)
                 .outlives_sessions()
-                .quarantine(true),
+                .quarantine(true)
+                .costs(2, 1, Connections::OnePerNode),
             Self::Postgres => Profile::weakest("postgres")
                 .expiry(Expiry::WithSession)
                 .tokens(Tokens::Durable)
                 .scope(Scope::Server)
                 .timing(Timing::Monotonic)
-                .quarantine(true),
+                .quarantine(true)
+                .costs(1, 1, Connections::OnePerLock),
             Self::Etcd => cluster("etcd").expiry(Expiry::AfterTtl),
             Self::Zookeeper => cluster("zookeeper").expiry(Expiry::AfterTtl),
         }
@@ -124,44 +167,32 @@ const fn cluster(kind: &'static str) -> Profile {
         .outlives_sessions()
 }
 
-const NOTHING: Cost = Cost {
-    servers: 0,
-    services: "none",
-    connections: "none",
-    round_trips: "none; a few writes to a local disk",
-};
+fn trips(cost: &fencepost_core::Cost) -> String {
+    match cost.acquire_trips {
+        0 => "none".to_owned(),
+        trips => format!("{trips} to acquire, {} to give back", cost.release_trips),
+    }
+}
 
-const ONE_REDIS: Cost = Cost {
-    servers: 1,
-    services: "one Redis server",
-    connections: "one for each process",
-    round_trips: "one to acquire",
-};
+/// As `explain` says it too.
+const NOT_COUNTED: &str = "nobody has counted them";
 
-const REDIS_SERVERS: Cost = Cost {
-    servers: 3,
-    services: "three Redis servers at least that share nothing",
-    connections: "one to each server for each process",
-    round_trips: "two to acquire, each to all servers at once",
-};
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const POSTGRES_THERE: Cost = Cost {
-    servers: 0,
-    services: "none that is not there already",
-    connections: "one for each holder and each waiter, of the server's max_connections",
-    round_trips: "one to acquire, which the server writes to its disk",
-};
-
-const CLUSTER: Cost = Cost {
-    servers: 3,
-    services: "an etcd cluster of three servers at least, with disks that sync fast",
-    connections: "one for each process",
-    round_trips: "a few to acquire, each agreed on by a majority",
-};
-
-const ENSEMBLE: Cost = Cost {
-    servers: 3,
-    services: "a ZooKeeper ensemble of three servers at least, with disks that sync fast",
-    connections: "one session for each process",
-    round_trips: "a few to acquire, each agreed on by a majority",
-};
+    #[test]
+    fn cost_is_what_the_profile_has_counted() {
+        let answers = Answers::default();
+        let counted = Pattern::Etcd.assumed().costs(4, 2, Connections::OnePerProcess);
+        let cost = Pattern::Etcd.cost(&answers, &counted);
+        assert_eq!(cost.connections, Connections::OnePerProcess.describe());
+        assert_eq!(cost.round_trips, "4 to acquire, 2 to give back; each is agreed on by a majority");
+        for pattern in Pattern::ALL {
+            let profile = pattern.assumed();
+            let cost = pattern.cost(&answers, &profile);
+            let connections = profile.cost.map(|cost| cost.connections.describe());
+            assert!(connections.is_none_or(|text| cost.connections.starts_with(text)), "{cost:?}");
+        }
+    }
+}

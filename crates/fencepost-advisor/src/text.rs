@@ -25,8 +25,8 @@ impl Advice {
         }
         text += "\nWhat it costs\n";
         text += &row("services", 16, self.cost.services, width);
-        text += &row("connections", 16, self.cost.connections, width);
-        text += &row("round trips", 16, self.cost.round_trips, width);
+        text += &row("connections", 16, &self.cost.connections, width);
+        text += &row("round trips", 16, &self.cost.round_trips, width);
         text += "\nWhat else there is\n";
         for alternative in &self.alternatives {
             let change = format!("{}: {}", title_of(alternative), alternative.change);

@@ -126,7 +126,7 @@ fn nothing_is_stronger_than_needed() {
         }
         for other in Pattern::ALL {
             let is_there = other != Pattern::Postgres || worse.postgres == Some(true);
-            let is_lighter = other.cost(&worse).servers < advice.cost.servers;
+            let is_lighter = other.servers(&worse).0 < advice.cost.servers;
             let is_enough = shortfalls(&worse, &other.assumed(), advice.fence).is_empty();
             assert!(!(is_there && is_lighter && is_enough), "{answers:?}: {other:?} would do");
         }

@@ -142,3 +142,19 @@ fn load_finds_what_the_command_would_find() {
     assert!(loaded(&place, &[("FENCEPOST_CONFIG", "none.toml")]).contains("cannot be read"));
     assert!(loaded(&place, &[("FENCEPOST_BACKEND", "nonsense")]).contains("URL"));
 }
+
+#[test]
+fn rule_on_a_backend_that_its_options_weaken_is_refused() {
+    let place = Place::new();
+    let kind = |options: &str| {
+        let text = format!(
+            "[backends.x]\nurl = \"redlock://a,b,c{options}\"\n[[locks]]\nmatch = \"a\"\nbackend = \"x\"\n\
+             fence = [\"file:/marks\"]\non_overlap = \"corrupts\"\n"
+        );
+        fs::write(place.path("weak.toml"), text).unwrap();
+        let locked = Policy::open(&place.path("weak.toml")).unwrap().lock("a");
+        locked.err().map(|error| error.kind())
+    };
+    assert_ne!(kind(""), Some(ErrorKind::InvalidArgument), "what is refused is the option");
+    assert_eq!(kind("?quarantine=off"), Some(ErrorKind::InvalidArgument));
+}

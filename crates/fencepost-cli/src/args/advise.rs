@@ -85,8 +85,9 @@ fn answers_to(question: Question) -> PossibleValuesParser {
 
 const AFTER: &str = "\
 --backend URL names the server of the rule. Without it, and without a backend of
-that kind in the configuration, a place is left to fill in, and nothing runs
-before that is done.
+that kind in the configuration that is strong enough, a place is left to fill
+in, and nothing runs before that is done. A password in a URL is refused: write
+'${VAR}' or '${file:/path}' in its place.
 
 The file of --from:
 

@@ -157,6 +157,8 @@ fn assumed_profiles_are_those_of_the_backends() {
         let Ok(locks) = backend else { continue };
         let (promised, kind) = (fencepost_advisor::promised(&url).unwrap(), locks.profile().backend);
         assert_eq!(judged(&promised), judged(locks.profile()), "{url}");
+        let counted = locks.profile().cost.is_none() || promised.cost == locks.profile().cost;
+        assert!(counted, "{url}: what it costs is assumed as {:?}", promised.cost);
         let plain = fencepost::profiles().into_iter().find(|profile| profile.backend == kind).unwrap();
         weakened += usize::from(judged(&plain) != judged(locks.profile()));
         seen.push(kind);
