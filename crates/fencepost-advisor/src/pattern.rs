@@ -138,7 +138,7 @@ impl Pattern {
                 .timing(Timing::Monotonic)
                 .quarantine(true)
                 .costs(1, 1, Connections::OnePerLock),
-            Self::Etcd => cluster("etcd").expiry(Expiry::AfterTtl),
+            Self::Etcd => cluster("etcd").expiry(Expiry::AfterTtl).costs(2, 1, Connections::OnePerProcess),
             Self::Zookeeper => cluster("zookeeper").expiry(Expiry::AfterTtl),
         }
     }

@@ -204,7 +204,7 @@ mod tests {
         for kind in ["memory:", "etcd:", "redlock:"] {
             assert!(!hint.contains(kind), "{hint}");
         }
-        let backends = connect("zookeeper://h").unwrap_err();
+        let backends = connect("sqlite:/a").unwrap_err();
         assert!(backends.advice().unwrap().contains("memory:"), "{backends:?}");
     }
 }
