@@ -78,6 +78,15 @@ impl EtcdBackend {
         Ok(places.into_iter().next().filter(|first| first.token() == Some(token)))
     }
 
+    /// The place of a lease that was handed over, if it is held. One that rests was given back, and is nobody's any more.
+    async fn lease_of(&self, handover: &Handover) -> Result<Option<Place>> {
+        let is_held = |place: &Place| {
+            let rests = place.record.as_ref().is_some_and(|record| record.rests_until.is_some());
+            place.holder() == Some(handover.holder) && !rests
+        };
+        Ok(self.holder(&handover.lock, handover.token).await?.filter(is_held))
+    }
+
     async fn take_away(&self, name: &LockName, place: &Place, reason: &str) -> Result<Revoked> {
         let server = &self.server;
         let seconds = signed(server.max_ttl().as_secs()).max(1);
@@ -176,10 +185,9 @@ impl Backend for EtcdBackend {
     }
 
     async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
-        let Handover { lock, holder, token, .. } = handover;
+        let Handover { lock, holder, .. } = handover;
         let why_gone = || claim::why_gone(&self.server, lock, *holder);
-        let place = self.holder(lock, *token).await?.filter(|place| place.holder() == Some(*holder));
-        let Some(place) = place else { return Err(why_gone().await) };
+        let Some(place) = self.lease_of(handover).await? else { return Err(why_gone().await) };
         let mut session = Session::of_another(&self.server, place.lease, ttl);
         let keys = Keys::of(self.server.root(), lock);
         let stand = Stand::found(&self.server, keys, place).ok_or_else(not_held)?;
@@ -190,9 +198,8 @@ impl Backend for EtcdBackend {
     }
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
-        let Handover { lock, holder, token, detail } = handover;
-        let place = self.holder(lock, *token).await?.filter(|place| place.holder() == Some(*holder));
-        let place = place.ok_or_else(not_held)?;
+        let Handover { lock, detail, .. } = handover;
+        let place = self.lease_of(handover).await?.ok_or_else(not_held)?;
         let lease = place.lease;
         let rests_until = detail.as_ref().and_then(|nanos| nanos.parse().ok()).map(Moment::from_nanos);
         let keys = Keys::of(self.server.root(), lock);

@@ -279,7 +279,10 @@ impl<A: Message + Default> Answers<A> {
         let trailers = poll_fn(|context| body.poll_trailers(context)).await;
         let trailers = trailers.map_err(|error| self.connection.broken(&error))?;
         self.state = State::Ended;
-        match trailers.as_ref().and_then(refusal) {
+        let Some(trailers) = trailers else {
+            return Err(self.wrong("an answer has no end that tells of success or failure"));
+        };
+        match refusal(&trailers) {
             Some(refused) => Err(self.refused(refused)),
             None => Ok(()),
         }

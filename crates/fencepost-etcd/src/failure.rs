@@ -93,6 +93,8 @@ fn after(refusal: &Refusal) -> Next {
         Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal | Code::DeadlineExceeded => {
             Next::Elsewhere
         }
+        // It has not been proposed, and is again when the member has caught up.
+        Code::ResourceExhausted if says("too many requests") => Next::Elsewhere,
         // A learner, or a member that was removed.
         Code::FailedPrecondition if says("learner") => Next::Elsewhere,
         _ => Next::GiveUp,

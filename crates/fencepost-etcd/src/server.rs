@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, LossReason, Moment, Result};
+use fencepost_core::{Clock, Error, LossReason, Moment, Result, until};
 
 use crate::crowd::Crowd;
 use crate::endpoint::Endpoint;
@@ -20,6 +20,9 @@ use crate::session::{Idle, Session};
 
 /// How long one member may take to answer a request that waits for nothing.
 pub(crate) const TRY_MOST: Duration = Duration::from_millis(500);
+
+/// How long the reason of a loss is asked for.
+const REASON_MOST: Duration = Duration::from_millis(100);
 
 /// How long a cluster that broke off is tried to be reached before a wait ends.
 pub(crate) const RECONNECT_MOST: Duration = Duration::from_secs(5);
@@ -151,8 +154,10 @@ impl Server {
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub(crate) async fn why_gone(&self, key: &str) -> Error {
-        let found = self.read(&one(key), ONCE).await;
-        match found.as_ref().ok().and_then(|found| found.kvs.first()) {
+        // It is gone for certain: whoever believes in it is not kept waiting for a reason.
+        let soon = Some(self.clock().now().after(REASON_MOST));
+        let found = until(self.clock(), soon, Box::pin(self.read(&one(key), ONCE))).await;
+        match found.as_ref().and_then(|found| found.as_ref().ok()?.kvs.first()) {
             Some(reason) => {
                 let reason = String::from_utf8_lossy(&reason.value);
                 Error::lost(LossReason::Revoked, format!("it was taken away: {reason}"))

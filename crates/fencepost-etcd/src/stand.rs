@@ -139,8 +139,23 @@ impl Stand {
         let mut seen = read(&self.server, &done, 0, wall, &self.key);
         if seen.ahead == Ahead::Unknown {
             seen.ahead = self.search(patience).await?;
+            if seen.ahead == Ahead::Nobody {
+                return self.look_again(&request, patience).await;
+            }
         }
         Ok((Some(seen), raft_term))
+    }
+
+    /// The same where nobody is ahead any more: whoever was may have raised the offsets after they were read.
+    async fn look_again(
+        &self,
+        request: &TxnRequest,
+        patience: Patience,
+    ) -> Result<(Option<Seen>, u64), Failed> {
+        let wall = wall(&self.server);
+        let done = self.server.txn(request, patience).await?.message;
+        let seen = done.succeeded.then(|| read(&self.server, &done, 0, wall, &self.key));
+        Ok((seen.map(|seen| Seen { ahead: Ahead::Nobody, ..seen }), done.header.raft_term))
     }
 
     /// Who is ahead, where foreign keys are in between.

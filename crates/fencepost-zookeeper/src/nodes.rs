@@ -47,13 +47,16 @@ impl Place {
 /// How many digits a number has at least.
 const DIGITS: usize = 10;
 
-/// The places among the children of a lock, in their order. After the greatest number comes the least one; the places of one queue
-/// are never half of all numbers apart, so the order is the same from whichever of them one looks.
+/// The places among the children of a lock, in their order.
 pub(crate) fn queue(children: &[String]) -> Vec<Place> {
     let mut places: Vec<Place> = children.iter().filter_map(|node| Place::of(node)).collect();
-    let from = places.first().map_or(0, |place| place.number);
-    places.sort_by_key(|place| place.number.wrapping_sub(from));
+    places.sort_by_key(|place| place.number);
     places
+}
+
+/// Whether the numbers of a queue tell no order any more: the server stays at the greatest one, or begins at the least.
+pub(crate) fn is_used_up(queue: &[Place]) -> bool {
+    queue.iter().any(|place| place.number < 0 || place.number == i32::MAX)
 }
 
 /// Every path from that of the first node that may be missing down to `path`.
@@ -78,10 +81,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_round_their_end() {
-        let nodes = [node(1, i32::MIN + 1), node(2, i32::MAX), node(3, i32::MIN), node(4, i32::MAX - 1)];
-        let queue: Vec<i32> = queue(&nodes).into_iter().map(|place| place.number).collect();
-        assert_eq!(queue, [i32::MAX - 1, i32::MAX, i32::MIN, i32::MIN + 1]);
+    fn numbers_that_tell_no_order_are_noticed() {
+        assert!(!is_used_up(&queue(&[node(1, 0), node(2, i32::MAX - 1)])));
+        assert!(is_used_up(&queue(&[node(1, 7), node(2, i32::MAX)])));
+        assert!(is_used_up(&queue(&[node(1, 7), node(2, i32::MIN)])));
     }
 
     #[test]

@@ -11,11 +11,11 @@ use fencepost_core::{
 use futures_util::FutureExt;
 
 use crate::claim::ZooKeeperClaim;
-use crate::connection::Connection;
+use crate::connection::{Broken, Connection};
 use crate::ensemble::Ensemble;
 use crate::nodes::{self, Place};
 use crate::offset;
-use crate::protocol::{Code, Request, Stay};
+use crate::protocol::{Answer, Code, Request, Stay};
 use crate::record::{Granted, LockRecord, PlaceRecord};
 use crate::seen::{Look, Seen};
 use crate::session::{Held, fine, gone, lost_touch, refused};
@@ -179,6 +179,9 @@ impl<'a> Attempt<'a> {
     async fn seen(&self, under_way: Look, connection: &Connection, lock: &str) -> Result<Option<Seen>> {
         let seen = under_way.end(connection, lock).await?;
         if let Some(seen) = &seen {
+            if nodes::is_used_up(&seen.queue) {
+                return Err(used_up(lock));
+            }
             self.ensemble.remember(lock, seen);
         }
         Ok(seen)
@@ -212,19 +215,21 @@ impl<'a> Attempt<'a> {
         let stem = self.trace.path(&nodes::stem(self.request.holder));
         let record = self.place_record(None).bytes();
         let path = self.trace.lock().to_owned();
-        let under_way = {
+        let (beginning, under_way) = {
             let mut batch = connection.batch();
-            if let Some(lock) = lock {
-                // One that is there already is as good.
-                drop(batch.call(&Request::create(&path, &lock.bytes(), access, Stay::Persistent)));
-            }
+            let create = |lock: &LockRecord| Request::create(&path, &lock.bytes(), access, Stay::Persistent);
+            let beginning = lock.map(|lock| batch.call(&create(lock)));
             let making = batch.call(&Request::create(&stem, &record, access, Stay::SessionInOrder));
             self.trace.is_being_made(making);
-            Look::begin_with(&mut batch, &path, self.ensemble.known(&path))
+            (beginning, Look::begin_with(&mut batch, &path, self.ensemble.known(&path)))
         };
         match self.trace.made().await? {
             Some(Code::OK) => self.seen(under_way, connection, &path).await,
-            Some(Code::NO_NODE) => Ok(None),
+            Some(Code::NO_NODE) => match beginning {
+                // One that is there already is as good; one that cannot be made is not there the next time either.
+                Some(beginning) => fine_or_there(beginning.await).map(|()| None),
+                None => Ok(None),
+            },
             Some(code) => Err(refused(code)),
             None => Err(gone(None)),
         }
@@ -380,6 +385,21 @@ pub(crate) fn erase_behind(mut trace: Trace) {
 fn trace(ensemble: &Ensemble, request: &AcquireRequest) -> Trace {
     let lock = nodes::lock(&ensemble.endpoint().chroot, &request.name);
     Trace::new(ensemble.session(request.ttl), lock, nodes::stem(request.holder))
+}
+
+/// A node that was made, or was there.
+fn fine_or_there(answer: Result<Answer, Broken>) -> Result<()> {
+    match answer.map_err(|broken| lost_touch(&broken))?.code {
+        Code::OK | Code::NODE_EXISTS => Ok(()),
+        code => Err(refused(code)),
+    }
+}
+
+/// ZooKeeper has counted to the end of its numbers below a lock, and orders nobody any more.
+fn used_up(lock: &str) -> Error {
+    let what = format!("ZooKeeper has no more numbers for the places below {lock}");
+    Error::new(ErrorKind::Unexpected, "acquire the lock", what)
+        .hint("delete that node while nobody holds the lock; tokens go on growing")
 }
 
 /// Makes the node that all locks are below of, and what that is below of. What is in it.

@@ -12,7 +12,7 @@ use crate::protocol::{Request, Sight};
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
 /// How long a holder that has lost its lease asks why before it is told.
-const ASK_WHY_MOST: Duration = Duration::from_millis(500);
+const ASK_WHY_MOST: Duration = Duration::from_millis(100);
 
 /// A lease, as far as its session is concerned.
 pub(crate) struct Held {
