@@ -175,7 +175,7 @@ fn lab_that_is_interrupted_or_killed_leaves_nothing_behind() {
         let mut command = home.fencepost(["lab", "--patterns", "redis", "--rounds", "1000", "-v"]);
         let lab = Running::of(command.env("TMPDIR", home.path("tmp")));
         // What else lies there is a file for a moment, or already gone.
-        let entries = |folder| fs::read_dir(folder).map_or(0, |entries| entries.count());
+        let entries = |folder| fs::read_dir(folder).map_or(0, Iterator::count);
         eventually("workers work", || {
             let folders = fs::read_dir(home.path("tmp")).unwrap().flatten();
             folders.map(|folder| folder.path()).any(|folder| entries(folder) > 1)
