@@ -299,6 +299,7 @@ const WITHOUT_CONTROL: &[(&str, &str)] = &[
         "detached_lease_is_renewed_and_given_back_by_others",
         "no backend without a server can be detached from",
     ),
+    ("detached_lease_that_rests_is_renewed_by_nobody", "no backend without a server can be detached from"),
     ("detached_lease_that_has_ended_is_not_revived", "no backend without a server can be detached from"),
     ("lease_that_ends_with_its_holder_is_not_detached", "the core refuses it before it asks a backend"),
     ("lock_named_twice_in_a_set_is_refused", "the core refuses it before it asks a backend"),

@@ -48,6 +48,22 @@ pub(super) async fn detached_lease_that_has_ended_is_not_revived(stage: &Stage<'
     next.release().await.expect("the next holder was not disturbed");
 }
 
+/// Whoever gives a lease back gives it back for good, though the lock stays taken for a while.
+pub(super) async fn detached_lease_that_rests_is_renewed_by_nobody(stage: &Stage<'_>) {
+    let rest = stage.ttl() * 2;
+    let lock = stage.lock("orders").ttl(stage.ttl()).at_least(rest);
+    let taken = stage.now();
+    let handover = take(&lock).await.detach().await.expect("the profile says that it can be detached");
+    stage.client().give_back(&handover).await.expect("it has not run out");
+    stage.until_state("orders", "it rests", |seen| seen.status == Status::Resting).await;
+    let renewed = stage.client().renew(&handover, stage.ttl()).await;
+    assert_eq!(renewed.expect_err("a lease that was given back was renewed").kind(), ErrorKind::Lost);
+
+    stage.until_state("orders", "the rest is over", |seen| seen.status == Status::Free).await;
+    let rested = stage.now().since(taken);
+    assert!(rested + stage.tolerance() >= rest, "it rested for {rested:?} of {rest:?}");
+}
+
 pub(super) async fn lease_that_ends_with_its_holder_is_not_detached(stage: &Stage<'_>) {
     let refused = stage.take("orders").await.detach().await;
     assert_eq!(refused.expect_err("the profile does not promise it").kind(), ErrorKind::Unsupported);

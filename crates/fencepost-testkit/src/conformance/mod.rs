@@ -96,6 +96,7 @@ macro_rules! __cases {
 
             detaching async detached_lease_is_renewed_and_given_back_by_others: IS_DETACHABLE;
             detaching async detached_lease_that_has_ended_is_not_revived: IS_DETACHABLE;
+            detaching async detached_lease_that_rests_is_renewed_by_nobody: IS_DETACHABLE_AND_RESTS;
             detaching async lease_that_ends_with_its_holder_is_not_detached: IS_NOT_DETACHABLE;
 
             sets async set_comes_in_the_order_in_which_it_was_named: ALWAYS;

@@ -98,6 +98,11 @@ pub(super) const IS_DETACHABLE: When = When::new(
     "its leases end with the process or the session of their holder",
     Needs::Nothing,
 );
+pub(super) const IS_DETACHABLE_AND_RESTS: When = When::new(
+    |profile| profile.detach && profile.rest,
+    "its leases cannot be detached, or the store keeps no lock taken after its release",
+    Needs::Nothing,
+);
 pub(super) const IS_NOT_DETACHABLE: When =
     When::new(|profile| !profile.detach, "its leases can be detached", Needs::Nothing);
 pub(super) const IS_REVOCABLE: When =
