@@ -252,6 +252,14 @@ impl Answer {
         entries.collect()
     }
 
+    /// What came of a transaction of one check, which its part says where it was carried out; `None` where it cannot be read.
+    pub(crate) fn check(&self) -> Option<Code> {
+        if self.code != Code::OK {
+            return Some(self.code);
+        }
+        self.parts().ok()?.first().copied()
+    }
+
     /// What came of each part of a transaction of deletes, checks and changes of data.
     pub(crate) fn parts(&self) -> Result<Vec<Code>, Garbled> {
         let mut reader = Reader::new(&self.body);
@@ -371,6 +379,25 @@ mod tests {
         let (number, answer) = Answer::read(record.bytes()).unwrap();
         assert_eq!((number, answer.seen), (7, 9));
         assert_eq!(answer.parts(), Ok(vec![Code(0), Code::NO_NODE, Code(-2)]));
+    }
+
+    #[test]
+    fn check_that_nobody_has_carried_out_is_told_from_one_that_failed() {
+        let answer = |head: i32, part: Option<i32>| {
+            let mut record = Writer::default();
+            record.int(7).long(9).int(head);
+            if let Some(code) = part {
+                record.int(-1).boolean(false).int(code).int(code).int(-1).boolean(true).int(-1);
+            }
+            Answer::read(record.bytes()).unwrap().1.check()
+        };
+        assert_eq!(answer(0, Some(0)), Some(Code::OK));
+        assert_eq!(answer(0, Some(-101)), Some(Code::NO_NODE));
+        // The session ends, though the whole looks well.
+        assert_eq!(answer(0, Some(-112)), Some(Code::SESSION_EXPIRED));
+        // A member that is busy says so before it asks anybody.
+        assert_eq!(answer(-127, None), Some(Code(-127)));
+        assert_eq!(answer(0, None), None);
     }
 
     proptest! {

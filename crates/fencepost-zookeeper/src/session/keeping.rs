@@ -303,14 +303,11 @@ impl Listener for Ear {
     }
 
     fn beaten(&self, answer: &Answer) {
-        // A session that ends is told of in the part, and a member that is busy refuses the whole without asking its leader.
-        let codes = [vec![answer.code], answer.parts().unwrap_or_default()].concat();
-        let is_refused = |code: &&Code| matches!(**code, Code::SESSION_EXPIRED | Code::SESSION_MOVED);
-        if let Some(code) = codes.iter().find(is_refused) {
-            return self.0.refuse(*code);
-        }
-        if !codes.iter().all(|code| matches!(*code, Code::OK | Code::NO_NODE | Code::NO_AUTH)) {
-            return;
+        match answer.check() {
+            Some(Code::OK | Code::NO_NODE | Code::NO_AUTH) => {}
+            Some(code @ (Code::SESSION_EXPIRED | Code::SESSION_MOVED)) => return self.0.refuse(code),
+            // A member that is busy refuses without asking its leader, so nothing is known of the session.
+            _ => return,
         }
         let mut state = self.0.state();
         let now = self.0.clock().now();
