@@ -22,7 +22,7 @@ use http::{HeaderName, HeaderValue, Request};
 use prost::Message;
 
 use crate::failure::{Failure, unavailable};
-use crate::grpc::{Frames, framed, refusal};
+use crate::grpc::{Frames, framed, refusal, tells_the_end};
 use crate::lock;
 
 /// A connection. Clones are the same one.
@@ -279,7 +279,7 @@ impl<A: Message + Default> Answers<A> {
         let trailers = poll_fn(|context| body.poll_trailers(context)).await;
         let trailers = trailers.map_err(|error| self.connection.broken(&error))?;
         self.state = State::Ended;
-        let Some(trailers) = trailers else {
+        let Some(trailers) = trailers.filter(tells_the_end) else {
             return Err(self.wrong("an answer has no end that tells of success or failure"));
         };
         match refusal(&trailers) {

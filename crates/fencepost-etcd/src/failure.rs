@@ -48,9 +48,11 @@ impl Failure {
         match self {
             Self::Unsent(_) | Self::Final(_) => false,
             Self::Broken(_) => true,
-            // A member without a leader has proposed nothing; one whose proposal timed out has.
+            // A member without a leader, or with too much to do, has proposed nothing; one whose proposal timed out has.
             Self::Refused { refusal, .. } => {
-                after(refusal) == Next::Elsewhere && !refusal.message.contains("no leader")
+                let is_unproposed =
+                    ["no leader", "too many requests"].map(|text| refusal.message.contains(text));
+                after(refusal) == Next::Elsewhere && !is_unproposed.contains(&true)
             }
         }
     }
@@ -93,7 +95,7 @@ fn after(refusal: &Refusal) -> Next {
         Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal | Code::DeadlineExceeded => {
             Next::Elsewhere
         }
-        // It has not been proposed, and is again when the member has caught up.
+        // It is behind with what was agreed on, and takes nothing new until it has caught up.
         Code::ResourceExhausted if says("too many requests") => Next::Elsewhere,
         // A learner, or a member that was removed.
         Code::FailedPrecondition if says("learner") => Next::Elsewhere,
@@ -158,6 +160,13 @@ mod tests {
                 Next::Elsewhere,
                 ErrorKind::Unavailable,
                 true,
+            ),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: too many requests",
+                Next::Elsewhere,
+                ErrorKind::Unavailable,
+                false,
             ),
             (Code::Unknown, "transport", Next::Elsewhere, ErrorKind::Unavailable, true),
             (Code::Unauthenticated, "etcdserver: invalid auth token", Next::LogIn, ErrorKind::Denied, false),

@@ -66,6 +66,11 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Whether headers or trailers tell how a call has ended.
+pub(crate) fn tells_the_end(fields: &HeaderMap) -> bool {
+    fields.contains_key(STATUS)
+}
+
 /// The refusal that headers or trailers tell of; `None` where they tell of success, or of no end at all.
 pub(crate) fn refusal(fields: &HeaderMap) -> Option<Refusal> {
     let number = fields.get(STATUS)?.to_str().ok()?.parse().unwrap_or(u32::MAX);

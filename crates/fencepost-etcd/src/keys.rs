@@ -19,7 +19,7 @@ impl Keys {
         format!("{}q/", self.root)
     }
 
-    /// The place in the queue that a lease keeps. All modes have one letter, so far there is one.
+    /// The place in the queue that a lease keeps.
     ///
     /// The name is that of the lease, which is used again, and not of the holder: etcd remembers every name until it is
     /// compacted, and goes through all of them to find those that are there.

@@ -189,7 +189,7 @@ impl Server {
         Some(sessions.idle.swap_remove(found))
     }
 
-    /// Counts an acquisition. Whether there have been others: a process that acquires once and ends needs no session any more.
+    /// Whether this process has acquired more than once: one that acquires once and ends needs no session any more.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.acquired.load(Ordering::Relaxed) > 1
     }

@@ -243,7 +243,7 @@ impl Stand {
         self.server.txn(&TxnRequest { compare, success, failure: Vec::new() }, patience).await.map(drop)
     }
 
-    /// Leaves the queue. Whether the place was there.
+    /// Leaves the queue. Whether the place was there, and whether an earlier try may have left it.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have left it.
@@ -251,8 +251,8 @@ impl Stand {
         self.change(delete(&self.key), patience).await
     }
 
-    /// Leaves the queue, and looks who is ahead of `next` in the same step. Whether the place was there, and what was seen, if it
-    /// is.
+    /// Leaves the queue, and looks who is ahead of `next` in the same step. Whether both were there, whether an earlier try
+    /// may have left it, and what was seen.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have left it.
@@ -274,7 +274,8 @@ impl Stand {
         Ok((done.succeeded, is_late, seen))
     }
 
-    /// Leaves the place to `lease`, which keeps the lock taken without a holder. Whether the place was there.
+    /// Leaves the place to `lease`, which keeps the lock taken without a holder. Whether the place was there, and whether
+    /// an earlier try may have done it.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have left it.

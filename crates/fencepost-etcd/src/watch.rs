@@ -55,7 +55,7 @@ impl Hub {
         let serving = Arc::downgrade(&hub);
         let (connection, token) = (hub.connection.clone(), hub.token.clone());
         clock.serve(async move {
-            let hear = |answer: &WatchResponse| serving.upgrade().is_some_and(|hub| hub.hear(answer));
+            let hear = |answer: &WatchResponse| serving.upgrade().map(|hub| hub.hear(answer)).is_some();
             // How it has ended does not matter: whoever watches looks for itself.
             drop(serve(&connection, token.as_ref(), requested, hear).await);
             if let Some(hub) = serving.upgrade() {
@@ -96,21 +96,20 @@ impl Hub {
         let _ = self.requests.unbounded_send(WatchRequest { request_union: Some(request) });
     }
 
-    /// Tells the watch that an answer is for. Whether the call is to go on.
-    fn hear(&self, answer: &WatchResponse) -> bool {
+    /// Tells the watch that an answer is for.
+    fn hear(&self, answer: &WatchResponse) {
         let mut watching = lock(&self.watching);
         if answer.canceled {
             watching.remove(&answer.watch_id);
-            return true;
+            return;
         }
-        let Some(sender) = watching.get(&answer.watch_id) else { return true };
+        let Some(sender) = watching.get(&answer.watch_id) else { return };
         let begun = answer.created.then_some(Heard::Begun);
         let deleted = answer.events.iter().filter(|event| event.r#type() == EventType::Delete);
         for heard in begun.into_iter().chain(deleted.map(|_| Heard::Deleted)) {
             // Whoever watches may be about to end.
             let _ = sender.unbounded_send(heard);
         }
-        true
     }
 }
 

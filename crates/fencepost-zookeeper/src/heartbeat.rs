@@ -51,6 +51,14 @@ impl Proof {
         self.beats.push_back(Beat { sent: now, answered: None });
     }
 
+    /// The oldest heartbeat without an answer has one that proves nothing. Answers come in the order of what was sent, so each has to
+    /// be told.
+    pub(crate) fn refused(&mut self) {
+        if let Some(index) = self.beats.iter().position(|beat| beat.answered.is_none()) {
+            self.beats.remove(index);
+        }
+    }
+
     /// The oldest heartbeat without an answer is committed.
     pub(crate) fn committed(&mut self, now: Moment) {
         let Some(index) = self.beats.iter().position(|beat| beat.answered.is_none()) else { return };
@@ -105,6 +113,17 @@ mod tests {
             proof.committed(at(beat * 100 + delay));
         }
         proof
+    }
+
+    #[test]
+    fn heartbeat_that_was_refused_is_passed_over() {
+        let mut proof = Proof::new(TIMEOUT, at(0));
+        proof.sent(at(100));
+        proof.sent(at(200));
+        proof.refused();
+        assert_eq!(proof.last_committed(), None);
+        proof.committed(at(210));
+        assert_eq!(proof.last_committed(), Some(at(200)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The nodes of one lock: where they are, what the places in its queue are called, and which comes before which.
 //!
-//! Invariant: the order is that of the numbers, read as numbers and round their end, never that of the names; and a node that is no
-//! place in the queue is passed over.
+//! Invariant: the order is that of the numbers, read as numbers, never that of the names; a queue whose numbers are used up is noticed;
+//! and a node that is no place in the queue is passed over.
 
 use fencepost_core::{HolderId, LockName};
 

@@ -58,6 +58,9 @@ pub(super) async fn detached_lease_that_rests_is_renewed_by_nobody(stage: &Stage
     stage.until_state("orders", "it rests", |seen| seen.status == Status::Resting).await;
     let renewed = stage.client().renew(&handover, stage.ttl()).await;
     assert_eq!(renewed.expect_err("a lease that was given back was renewed").kind(), ErrorKind::Lost);
+    let again = stage.client().give_back(&handover).await;
+    assert_eq!(again.expect_err("it was given back already").kind(), ErrorKind::Lost);
+    assert_eq!(stage.state("orders").await.status, Status::Resting, "it rests on");
 
     stage.until_state("orders", "the rest is over", |seen| seen.status == Status::Free).await;
     let rested = stage.now().since(taken);

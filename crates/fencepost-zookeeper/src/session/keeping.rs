@@ -303,16 +303,17 @@ impl Listener for Ear {
     }
 
     fn beaten(&self, answer: &Answer) {
-        match answer.check() {
-            Some(Code::OK | Code::NO_NODE | Code::NO_AUTH) => {}
-            Some(code @ (Code::SESSION_EXPIRED | Code::SESSION_MOVED)) => return self.0.refuse(code),
-            // A member that is busy refuses without asking its leader, so nothing is known of the session.
-            _ => return,
+        let outcome = answer.check();
+        if let Some(code @ (Code::SESSION_EXPIRED | Code::SESSION_MOVED)) = outcome {
+            return self.0.refuse(code);
         }
         let mut state = self.0.state();
         let now = self.0.clock().now();
-        if let Some(proof) = &mut state.proof {
-            proof.committed(now);
+        match (&mut state.proof, outcome) {
+            (Some(proof), Some(Code::OK | Code::NO_NODE | Code::NO_AUTH)) => proof.committed(now),
+            // A member that is busy refuses without asking its leader, so nothing is known of the session.
+            (Some(proof), _) => proof.refused(),
+            (None, _) => {}
         }
         wake(state);
     }
