@@ -35,7 +35,7 @@ fn answers(written: &[&str; 6]) -> Answers {
 }
 
 fn shown(glob: &str, written: &[&str; 6]) -> String {
-    // The profiles of etcd and ZooKeeper stand in for those of their crates.
+    // The advisor knows no backend: what is assumed of each stands in for it.
     let advice = advise(&answers(written), &Pattern::ALL.map(Pattern::assumed));
     format!("{}\n{}", advice.text(80), advice.rule_for(&Details { glob: Some(glob), ..Details::default() }))
 }

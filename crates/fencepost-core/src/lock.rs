@@ -107,7 +107,9 @@ impl Locks {
     /// A dropped call may or may not have renewed it.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the lease has ended; [`ErrorKind::Unsupported`] where leases cannot be detached.
+    /// [`ErrorKind::Lost`] when the lease has ended, or the answer came after the term that it tells of;
+    /// [`ErrorKind::InvalidArgument`] for a longer `ttl` than the backend gives; [`ErrorKind::Unsupported`] where leases cannot be
+    /// detached.
     pub async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
         let renewed = match self.profile().longest_ttl {
             _ if !self.profile().detach => Err(self.profile().not_detachable().during("renew the lease")),

@@ -170,7 +170,7 @@ const FACTS: &[Facts] = &[
     Facts {
         kind: Kind::Zookeeper,
         name: "zookeeper",
-        program: Some(("java", "zookeeper")),
+        program: Some(("java", "default-jre-headless")),
         ttl: Duration::from_secs(4),
         recovery: Duration::from_secs(8),
         partitions: EVERY,

@@ -179,7 +179,7 @@ fn without_effect(cell: &Cell) -> String {
         (Kind::File, Fault::Pause) => {
             "the lock is kept as long as its holder's process lives, stopped or not, so nobody else could start"
         }
-        (Kind::Postgres | Kind::Zookeeper, Fault::Pause) => {
+        (Kind::Postgres, Fault::Pause) => {
             "the server keeps the session of a stopped holder, and its lock with it, so nobody else could start"
         }
         (Kind::Redis | Kind::Redlock, Fault::Clock) => {
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn overlap_breaks_a_promise_where_the_profile_makes_one() {
         for fault in [Fault::None, Fault::Pause, Fault::Crash, Fault::ServerRestart, Fault::DataLoss] {
-            for pattern in ["file", "redis", "redlock", "postgres"] {
+            for pattern in ["file", "redis", "redlock", "postgres", "etcd", "zookeeper"] {
                 assert!(broken_by_an_overlap(pattern, fault), "{pattern} under {fault}");
             }
             assert!(!broken_by_an_overlap("none", fault), "without a lock nothing is promised");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fencepost_advisor::{Answers, Pattern, advise};
+use fencepost_advisor::{Answers, Details, Pattern, advise};
 use fencepost_policy::{Policy, SCHEMA};
 use jsonschema::Validator;
 use serde_json::Value;
@@ -48,7 +48,9 @@ fn every_example_of_the_documentation_is_valid_and_can_be_read() {
 #[test]
 fn every_rule_that_is_advised_is_valid() {
     for pattern in Pattern::ALL {
-        let rule = advise(&Answers::default(), &[pattern.assumed()]).rule;
+        let mut advice = advise(&Answers::default(), &[]);
+        advice.pattern = pattern;
+        let rule = advice.rule_for(&Details::default());
         assert!(validator().is_valid(&value(&rule)), "{rule}");
     }
 }

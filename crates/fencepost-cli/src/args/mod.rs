@@ -118,7 +118,7 @@ pub(crate) enum Command {
     /// The script renews and releases it by the id of the lease.
     ///
     /// Prints JSON: lock, token, holder, lease, ttl_ms, backend. Nobody renews the lease but `fencepost renew`; without it the
-    /// lock is free after the ttl. For backends whose leases run out by themselves: Redis, Redlock, etcd. Where `fencepost run` will
+    /// lock is free after the ttl. For backends whose leases need no process of their holder: Redis, Redlock, etcd. Where `fencepost run` will
     /// do, use that: it renews, and stops the command when the lease is lost.
     Acquire(Acquire),
     /// Renew a lease of acquire; exit 76 when it has ended

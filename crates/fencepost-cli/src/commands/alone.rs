@@ -26,7 +26,7 @@ pub(crate) fn alone(path: &Path, options: &OpenOptions, looks: u32) -> Result<Fi
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-    Err(Error::new(ErrorKind::TimedOut, "another run keeps it locked"))
+    Err(Error::new(ErrorKind::TimedOut, "another process keeps it locked"))
 }
 
 fn is_at(path: &Path, file: &File) -> bool {

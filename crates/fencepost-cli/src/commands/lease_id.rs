@@ -93,13 +93,11 @@ impl FromStr for LeaseId {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
-    let is_hex = text.len().is_multiple_of(2) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    digits
-        .filter(|_| is_hex)
-        .map(|pair| u8::from_str_radix(pair?, 16).ok())
-        .collect::<Option<_>>()
-        .filter(|_| is_hex)
+    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! One node of `ZooKeeper`. Its own tests are the place for ensembles; here it stands for the service that a worker talks to.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
-use fencepost_testkit::servers::{ZooKeeperServer, ZooKeeperSetup};
+use fencepost_testkit::servers::{ZooKeeperServer, ZooKeeperSetup, missing_archive};
 
 use super::{Done, LockServers, pass};
 
@@ -14,9 +13,9 @@ pub(super) struct OneZooKeeper(ZooKeeperServer);
 
 impl OneZooKeeper {
     pub(super) fn start() -> Result<Self, String> {
-        // Debian's server is a program of Java's, in a few archives.
-        if let Some(missing) = ARCHIVES.iter().find(|archive| !Path::new(archive).is_file()) {
-            return Err(format!("{missing} is missing; the package zookeeper has it"));
+        // The server is a program of Java's, in a few archives.
+        if let Some((archive, package)) = missing_archive() {
+            return Err(format!("{archive} is missing; the package {package} has it"));
         }
         ZooKeeperSetup::default().try_start().map(Self)
     }
@@ -38,5 +37,3 @@ impl LockServers for OneZooKeeper {
         self.0.try_restart()
     }
 }
-
-const ARCHIVES: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];

@@ -32,6 +32,7 @@ pub use s3::{Fate, Ignored, S3Server};
 pub use sentinel::RedisSentinel;
 pub use zookeeper::{
     ZooKeeperClient, ZooKeeperEnsemble, ZooKeeperNode, ZooKeeperServer, ZooKeeperSetup, ZooKeeperStay,
+    missing_archive,
 };
 
 use crate::block_on;

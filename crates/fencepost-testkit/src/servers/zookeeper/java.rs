@@ -25,11 +25,16 @@ pub(super) fn command(file: &Path) -> Command {
     command
 }
 
+/// An archive of Java classes that is not installed, and the package that has it.
+pub fn missing_archive() -> Option<(&'static str, &'static str)> {
+    JARS.into_iter().find(|(jar, _)| !Path::new(jar).is_file())
+}
+
 fn run(command: &mut Command, file: &Path) {
-    for jar in JARS {
-        assert!(Path::new(jar).is_file(), "{jar} is not installed; ./test installs it");
+    if let Some((jar, package)) = missing_archive() {
+        panic!("{jar} is not installed; the package {package} has it");
     }
-    command.args(OPTIONS).arg("-cp").arg(JARS.join(":")).arg(MAIN).arg(file);
+    command.args(OPTIONS).arg("-cp").arg(JARS.map(|(jar, _)| jar).join(":")).arg(MAIN).arg(file);
 }
 
 /// The archive of classes, unless there is no place for it.
@@ -71,8 +76,11 @@ fn make(archive: &Path) {
 }
 
 /// Where Debian has them. The first one names what it needs itself, but for what TLS and a log need.
-const JARS: [&str; 3] =
-    ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar", "/usr/share/java/netty-codec.jar"];
+const JARS: [(&str, &str); 3] = [
+    ("/usr/share/java/zookeeper.jar", "libzookeeper-java"),
+    ("/usr/share/java/slf4j-simple.jar", "libslf4j-java"),
+    ("/usr/share/java/netty-codec.jar", "libnetty-java"),
+];
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// An election in which one member is a round ahead of the other leaves the latter to lead nobody, for ten seconds unless it is told
 /// to wait for less.

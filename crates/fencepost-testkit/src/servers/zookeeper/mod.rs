@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 pub use client::{ZooKeeperClient, ZooKeeperNode, ZooKeeperStay};
 pub use ensemble::ZooKeeperEnsemble;
+pub use java::missing_archive;
 
 use super::certificates::Certificates;
 use super::{LONGEST_WAIT, holds_within, log_to};
@@ -243,7 +244,7 @@ impl ZooKeeperServer {
         if !is_ready || self.has_ended() {
             return Err(format!("ZooKeeper does not start; it said:\n{}", self.log()));
         }
-        let answer = self.ask("conf").expect("a server that serves answers");
+        let answer = self.ask("conf").map_err(|error| format!("ZooKeeper does not answer: {error}"))?;
         let data = format!("dataDir={}", self.directory.path().join("data").display());
         assert!(answer.contains(&data), "the server that answers is the one that was started: {answer}");
         Ok(())
