@@ -46,6 +46,8 @@ impl Exit {
 impl From<&Error> for Exit {
     fn from(error: &Error) -> Self {
         match error.kind() {
+            // What was to be done is done.
+            ErrorKind::AlreadyDone => Self::OK,
             ErrorKind::Contended => Self::NOT_ACQUIRED,
             ErrorKind::Denied => Self::DENIED,
             ErrorKind::InvalidArgument | ErrorKind::Unsupported => Self::USAGE,

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Moment};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Observer;
 use crate::examine::Examination;
 use crate::name::{LockName, NamePrefix};
@@ -94,6 +95,27 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// `Lost` when the lease is not the holder's any more; nothing has changed then.
     async fn give_back(&self, handover: &Handover) -> Result<()>;
 
+    /// What holders of the lock have written beside its token ([`Claim::write_logbook`]); `None` if nobody has. As new as the last
+    /// write that was acknowledged. Never called where the profile does not say [`logbook`](Profile::logbook).
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        let what = format!("{} keeps none", self.profile().backend);
+        Err(Error::new(ErrorKind::Unsupported, "read the logbook", what).on(name))
+    }
+
+    /// Signals that locks whose names begin with `prefix` may have changed; `None` where the store pushes none, so that one
+    /// must look again from time to time. One signal may stand for many changes and some for none. The stream ends when it
+    /// cannot go on; whoever wants more asks again.
+    ///
+    /// # Cancel safety
+    /// Dropping the call, or the stream, leaves nothing behind.
+    async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        let _ = prefix;
+        Ok(None)
+    }
+
     /// Looks at the servers and how they are set up, changing nothing. What cannot be looked at is a finding, too.
     ///
     /// # Cancel safety
@@ -118,6 +140,19 @@ pub trait Claim: fmt::Debug + Send + 'static {
     /// # Errors
     /// `Lost` when the store says that the lease is gone; any other kind when that is not known.
     async fn renew(&mut self) -> Result<Renewal>;
+
+    /// Writes what is to stand beside the lock's token for the holders to come, in place of what stood there, in one step with the
+    /// check that the lease is still held. Never called where the profile does not say [`logbook`](Profile::logbook).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have written it, and changes nothing once the lease is gone.
+    ///
+    /// # Errors
+    /// `Lost` when the lease is not held any more; nothing has been written then.
+    async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        let _ = content;
+        Err(Error::new(ErrorKind::Unsupported, "write the logbook", "the store keeps none"))
+    }
 
     /// Ends when the store says that the lease is gone; never where it cannot tell. Does not borrow the claim, so that
     /// it is heard while a renewal hangs.
@@ -152,6 +187,8 @@ pub struct AcquireRequest {
     pub holder: HolderId,
     /// The holder in words, for people.
     pub label: String,
+    /// Beside whom it may be held. Never [`Shared`](Mode::Shared) where the profile does not say [`share`](Profile::share).
+    pub mode: Mode,
     /// The length of lease asked for. The store may give another one, and the grant says which.
     pub ttl: Duration,
     /// How long to keep the lock taken at least, counted from the grant, even if it is released sooner.
@@ -163,6 +200,16 @@ pub struct AcquireRequest {
     pub beside: Vec<HolderId>,
     /// Who is told what the backend notices beside the lease.
     pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// Beside whom a lock may be held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Beside nobody.
+    #[default]
+    Exclusive,
+    /// Beside others who share it. A reader that comes while an exclusive holder waits goes behind it.
+    Shared,
 }
 
 /// How long to wait for a lock.
@@ -251,10 +298,12 @@ pub struct LockState {
     pub name: LockName,
     /// Whether it can be had.
     pub status: Status,
-    /// The holder, where it is held.
+    /// The holder, where it is held; the one with the smallest token where it is shared.
     pub holder: Option<HolderId>,
     /// The holder in words.
     pub label: Option<String>,
+    /// All who hold it, in the order of their tokens, where it is shared; empty otherwise.
+    pub readers: Vec<Reader>,
     /// The token of the present lease, or of the one that the lock rests from.
     pub token: Option<FencingToken>,
     /// When it was granted: microseconds since 1970.
@@ -275,6 +324,7 @@ impl LockState {
             status: Status::Free,
             holder: None,
             label: None,
+            readers: Vec::new(),
             token: None,
             since_micros: None,
             remaining: None,
@@ -308,6 +358,21 @@ impl fmt::Display for Status {
             Self::Quarantined => "quarantined",
         })
     }
+}
+
+/// Somebody who holds a lock beside others.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// Who.
+    pub holder: HolderId,
+    /// The holder in words.
+    pub label: Option<String>,
+    /// The token of the lease.
+    pub token: FencingToken,
+    /// When it was granted: microseconds since 1970.
+    pub since_micros: Option<u64>,
+    /// How long until it ends if nothing is done.
+    pub remaining: Option<Duration>,
 }
 
 /// Somebody who waits for a lock.

@@ -13,6 +13,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
+    /// What was to be done once in its period has been done, or begun, in it or in a later one.
+    AlreadyDone,
     /// Somebody else holds the lock, or the store grants nothing yet. Trying later may help.
     Contended,
     /// The store refused access.

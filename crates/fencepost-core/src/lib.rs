@@ -3,6 +3,7 @@
 //! # Map of the code
 //! - `backend`: the two traits that a backend implements, and the data that crosses them
 //! - `lock`, `lease`: what users hold, before and after the grant
+//! - `logbook`: what holders leave for those to come: the last grants, and the last period that was done
 //! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
 //! - `clock`, `poll`, `watch`, `lead`: time, timers and descriptors, the background thread, and time in virtual time
 //! - `name`, `token`, `error`, `profile`, `fence`, `event`, `examine`, `label`, `url`: the vocabulary
@@ -22,6 +23,7 @@ mod keeper;
 mod lead;
 mod lease;
 mod lock;
+mod logbook;
 mod name;
 mod poll;
 mod profile;
@@ -30,8 +32,8 @@ mod url;
 mod watch;
 
 pub use backend::{
-    AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Renewal, Revoked, Status, Wait,
-    Waiter,
+    AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Mode, Reader, Renewal, Revoked,
+    Status, Wait, Waiter,
 };
 pub use clock::{Clock, Moment, Sleep, VirtualTime};
 pub use deadline::{Cadence, Deadline, default_grace};
@@ -42,6 +44,7 @@ pub use fence::{Fence, Mark, MemoryFence, Stamp, StampHolder};
 pub use lead::block_on;
 pub use lease::Lease;
 pub use lock::{DEFAULT_TTL, Lock, Locks, release_all};
+pub use logbook::{Ended, Logbook, MarkOn, PastGrant, Period};
 pub use memory::MemoryBackend;
 pub use name::{LockName, NamePrefix};
 pub use poll::{Raced, arm, race, until};

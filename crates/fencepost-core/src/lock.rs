@@ -2,17 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{join_all, select_all, select_ok};
 
-use crate::backend::{AcquireRequest, Backend, Handover, LockState, Renewal, Revoked, Wait};
+use crate::backend::{AcquireRequest, Backend, Claim, Handover, LockState, Mode, Renewal, Revoked, Wait};
 use crate::deadline::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Observer;
 use crate::fence::Fence;
 use crate::keeper::passed_deadline;
 use crate::lease::Lease;
+use crate::logbook::{Booked, Entries, Logbook, MarkOn, Period};
 use crate::name::{LockName, NamePrefix};
 use crate::poll::{Raced, race, until};
 use crate::profile::{Profile, Tokens};
@@ -23,6 +25,9 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
 /// The shortest length of lease that can be asked for: less is over before anybody could act on it.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
+
+/// The most slots of one lock: who waits stands in the queue of each.
+const MOST_SLOTS: usize = 100;
 
 /// How long a fence may take to be sealed where no deadline bounds it.
 const SEAL_MOST: Duration = Duration::from_secs(30);
@@ -138,6 +143,23 @@ impl Locks {
         self.0.give_back(handover).await.map_err(|error| error.on(&handover.lock))
     }
 
+    /// What the holders of the lock have left: the last period that was done, and the last grants, where they were to be kept.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the store keeps no logbook.
+    pub async fn logbook(&self, name: &str) -> Result<Logbook> {
+        let name: LockName = name.parse()?;
+        let content = if self.profile().logbook {
+            self.0.logbook(&name).await
+        } else {
+            Err(without_logbook(self.profile()).during("read the logbook"))
+        };
+        content.and_then(|content| Logbook::read(content.as_deref())).map_err(|error| error.on(&name))
+    }
+
     /// Makes the lock's next token at least `to`; never lowers it.
     ///
     /// # Cancel safety
@@ -166,6 +188,9 @@ pub struct Lock {
     label: Option<String>,
     fences: Vec<Arc<dyn Fence>>,
     durable: bool,
+    mode: Mode,
+    slots: Option<usize>,
+    entries: Entries,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -181,6 +206,9 @@ impl Lock {
             label: None,
             fences: Vec::new(),
             durable: false,
+            mode: Mode::Exclusive,
+            slots: None,
+            entries: Entries::default(),
             observer: None,
         }
     }
@@ -225,6 +253,35 @@ impl Lock {
     /// Refuses a backend whose tokens could go back after a loss of data.
     pub fn require_durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Holds the lock beside others that share it. The token lets readers be told apart and a later writer be told from them; no fence
+    /// is sealed with it, since a reader writes nothing.
+    pub fn shared(mut self) -> Self {
+        self.mode = Mode::Shared;
+        self
+    }
+
+    /// Takes one of `count` slots of the lock, each of which is a lock of its own by the name `NAME#0` to `NAME#(count − 1)`, with a
+    /// token of its own: at most `count` hold one, as long as all ask for the same `count`. A slot and the lock itself do not exclude
+    /// each other.
+    pub fn slots(mut self, count: usize) -> Self {
+        self.slots = Some(count);
+        self
+    }
+
+    /// Refuses the lock, as [already done](ErrorKind::AlreadyDone), where `period` or a later one counts as done; and has it count
+    /// as done when `mark_on` says. What counts stands beside the lock's token, so that a store that loses data forgets it.
+    pub fn once_per(mut self, period: Period, mark_on: MarkOn) -> Self {
+        self.entries.once = Some((period, mark_on));
+        self
+    }
+
+    /// Keeps the last `count` grants beside the lock's token, for [`Locks::logbook`] (at most 1000). It takes two requests more for an
+    /// acquisition and one more for a release.
+    pub fn history(mut self, count: u64) -> Self {
+        self.entries.history = count;
         self
     }
 
@@ -342,21 +399,56 @@ impl Lock {
 
     async fn acquire_within(&self, wait: Wait, beside: Vec<HolderId>) -> Result<Lease> {
         self.refuse_what_cannot_be().map_err(|error| error.on(&self.name))?;
+        self.locks.0.clock().start().map_err(|error| error.on(&self.name))?;
+        match self.slots {
+            Some(count) => Box::pin(self.acquire_slot(count, wait, beside)).await,
+            None => self.acquire_one(wait, beside).await,
+        }
+    }
+
+    /// Takes any slot that is free, or else waits for all of them and takes the first that it gets.
+    async fn acquire_slot(&self, count: usize, wait: Wait, beside: Vec<HolderId>) -> Result<Lease> {
+        let mut slots = Vec::with_capacity(count);
+        for number in 0..count {
+            let name = format!("{}#{number}", self.name).parse()?;
+            slots.push(Self { name, slots: None, ..self.clone() });
+        }
+        // Nobody's first choice is everybody's.
+        let [first, ..] = HolderId::random(self.locks.0.clock()).to_bytes();
+        slots.rotate_left(usize::from(first) % count);
+        for slot in &slots {
+            match slot.acquire_one(Wait::No, beside.clone()).await {
+                Err(error) if error.kind() == ErrorKind::Contended => {}
+                outcome => return outcome,
+            }
+        }
+        if wait == Wait::No {
+            let what = format!("all of its {count} slots are held");
+            return Err(Error::new(ErrorKind::Contended, "acquire the lock", what).on(&self.name));
+        }
+        let waits = slots.iter().map(|slot| Box::pin(slot.acquire_one(wait, beside.clone())));
+        let (lease, others) = select_ok(waits).await?;
+        drop(others);
+        Ok(lease)
+    }
+
+    async fn acquire_one(&self, wait: Wait, beside: Vec<HolderId>) -> Result<Lease> {
         let clock = self.locks.0.clock();
-        clock.start().map_err(|error| error.on(&self.name))?;
         let request = AcquireRequest {
             name: self.name.clone(),
             holder: HolderId::random(clock),
             label: self.label.clone().unwrap_or_else(|| crate::label::of_this_process().to_owned()),
+            mode: self.mode,
             ttl: self.ttl,
             at_least: self.at_least,
             wait,
             beside,
             observer: self.observer.clone(),
         };
-        let claim = self.locks.0.acquire(&request).await.map_err(|error| error.on(&self.name))?;
+        let (claim, completion) = self.claim(&request).await.map_err(|error| error.on(&self.name))?;
         let profile = self.locks.profile();
         let lease = Lease::start(claim, clock, profile, self.grace, self.observer.clone());
+        let lease = lease.completed_by(completion);
         match self.seal(&lease).await {
             Ok(()) => Ok(lease),
             Err(error) => {
@@ -366,7 +458,37 @@ impl Lock {
         }
     }
 
+    /// Gets a claim, and writes about it what is to be written; with what its holder sets when its work is done.
+    async fn claim(&self, request: &AcquireRequest) -> Result<(Box<dyn Claim>, Option<Arc<AtomicBool>>)> {
+        if self.entries.are_none() {
+            return Ok((self.locks.0.acquire(request).await?, None));
+        }
+        let booked = Box::pin(self.claim_with_entries(request)).await?;
+        let completion = booked.completion();
+        Ok((Box::new(booked), Some(completion)))
+    }
+
+    async fn claim_with_entries(&self, request: &AcquireRequest) -> Result<Booked> {
+        self.refuse_done(request).await?;
+        let backend = &*self.locks.0;
+        let claim = match backend.acquire(request).await {
+            Err(error) if error.kind() == ErrorKind::Contended => {
+                // Who holds it may have begun what was to be done once.
+                self.refuse_done(request).await?;
+                return Err(error);
+            }
+            claim => claim?,
+        };
+        self.entries.begin(backend, claim, request).await
+    }
+
+    async fn refuse_done(&self, request: &AcquireRequest) -> Result<()> {
+        let Some((period, _)) = &self.entries.once else { return Ok(()) };
+        Logbook::read(self.locks.0.logbook(&request.name).await?.as_deref())?.refuse_done(period)
+    }
+
     fn refuse_what_cannot_be(&self) -> Result<()> {
+        self.refuse_what_the_profile_lacks()?;
         let profile = self.locks.profile();
         let refuse = |kind, what: String| Err(Error::new(kind, "acquire the lock", what));
         if self.ttl.is_zero() || (self.ttl < SHORTEST_TTL && profile.longest_ttl.is_some()) {
@@ -381,13 +503,43 @@ impl Lock {
         if let Some(longest) = profile.longest_ttl.filter(|longest| self.ttl > *longest) {
             return Err(too_long(self.ttl, longest, &self.locks).during("acquire the lock"));
         }
+        if let Some(count) = self.slots.filter(|count| !(1..=MOST_SLOTS).contains(count)) {
+            return refuse(
+                ErrorKind::InvalidArgument,
+                format!("a lock has 1 to {MOST_SLOTS} slots, and not {count}"),
+            );
+        }
+        let is_writer = !self.fences.is_empty() || !self.entries.are_none() || self.at_least.is_some();
+        if self.mode == Mode::Shared && is_writer {
+            let what =
+                "who shares it only reads: seals no fence, writes no logbook, keeps nobody out afterwards";
+            let what = what.to_owned();
+            return refuse(ErrorKind::InvalidArgument, what);
+        }
+        if self.slots.is_some() && (self.mode == Mode::Shared || self.entries.once.is_some()) {
+            let what = "a slot is held by one, and a period is done in no certain slot".to_owned();
+            return refuse(ErrorKind::InvalidArgument, what);
+        }
+        Ok(())
+    }
+
+    fn refuse_what_the_profile_lacks(&self) -> Result<()> {
+        let profile = self.locks.profile();
+        let refuse = |what| Err(Error::new(ErrorKind::Unsupported, "acquire the lock", what));
         if self.at_least.is_some() && !profile.rest {
-            let what = format!("{} cannot keep a lock taken after its release", profile.backend);
-            return refuse(ErrorKind::Unsupported, what);
+            return refuse(format!("{} cannot keep a lock taken after its release", profile.backend));
         }
         if self.durable && profile.tokens != Tokens::Durable {
-            let what = format!("the tokens of {} could go back after a loss of data", self.locks);
-            return refuse(ErrorKind::Unsupported, what);
+            return refuse(format!("the tokens of {} could go back after a loss of data", self.locks));
+        }
+        if self.mode == Mode::Shared && !profile.share {
+            return refuse(format!("a lock of {} cannot be shared", profile.backend));
+        }
+        if self.slots.is_some() && !profile.slots {
+            return refuse(format!("a lock of {} is not to be had in slots", profile.backend));
+        }
+        if !self.entries.are_none() && !profile.logbook {
+            return Err(without_logbook(profile));
         }
         Ok(())
     }
@@ -409,6 +561,11 @@ impl Lock {
         }
         lease.check()
     }
+}
+
+fn without_logbook(profile: &Profile) -> Error {
+    let what = format!("{} keeps nothing beside a lock's token", profile.backend);
+    Error::new(ErrorKind::Unsupported, "acquire the lock", what)
 }
 
 fn too_long(ttl: Duration, longest: Duration, locks: &Locks) -> Error {

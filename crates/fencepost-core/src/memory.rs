@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 use crate::backend::{
-    AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Renewal, Revoked, Status, Waiter,
+    AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Mode, Reader, Renewal, Revoked,
+    Status, Waiter,
 };
 use crate::clock::{Clock, Moment, lock};
 use crate::error::{Error, ErrorKind, LossReason, Result};
@@ -34,6 +35,8 @@ pub const PROFILE: Profile = Profile::weakest("memory")
     .outlives_sessions()
     .revocable()
     .rests()
+    .shares()
+    .keeps_logbook()
     .longest_ttl(Some(Duration::from_hours(24)))
     .costs(0, 0, Connections::None);
 
@@ -48,7 +51,9 @@ pub struct MemoryBackend {
 #[derive(Debug, Default)]
 struct Record {
     last: Option<FencingToken>,
-    held: Option<Held>,
+    /// One who holds it alone, or all who share it.
+    held: Vec<Held>,
+    logbook: Option<Vec<u8>>,
     rests_until: Option<Moment>,
     /// The token that the lock rests from.
     rests_from: Option<FencingToken>,
@@ -61,6 +66,7 @@ struct Record {
 struct Held {
     holder: HolderId,
     label: String,
+    mode: Mode,
     token: FencingToken,
     since_micros: u64,
     ends_at: Moment,
@@ -72,6 +78,7 @@ struct Held {
 struct Queued {
     holder: HolderId,
     label: String,
+    mode: Mode,
     since_micros: u64,
     waker: Waker,
 }
@@ -91,12 +98,12 @@ impl MemoryBackend {
         let now = self.clock.now();
         self.with(&request.name, |record| {
             record.settle(now);
-            let first = record.queue.front().is_none_or(|head| head.holder == request.holder);
-            if record.held.is_none() && record.rests_until.is_none() && first {
+            if record.is_free_for(request) {
                 return record.grant(request, now, self.clock.wall_micros()).map(Taken::Granted);
             }
             record.enqueue(request, self.clock.wall_micros(), waker);
-            Ok(Taken::Not(record.held.as_ref().map(|held| held.ends_at).or(record.rests_until)))
+            let ends = record.held.iter().map(|held| held.ends_at);
+            Ok(Taken::Not(ends.chain(record.rests_until).min()))
         })
     }
 }
@@ -111,10 +118,19 @@ enum Taken {
 impl Record {
     /// Lets go of what has run out.
     fn settle(&mut self, now: Moment) {
-        if let Some(held) = self.held.take_if(|held| held.ends_at <= now) {
+        for held in self.held.extract_if(.., |held| held.ends_at <= now).collect::<Vec<_>>() {
             self.rest(&held);
         }
         self.rests_until.take_if(|until| *until <= now);
+    }
+
+    /// Whether `request` may have it: beside those who hold it, and behind nobody whom it would pass by.
+    fn is_free_for(&self, request: &AcquireRequest) -> bool {
+        let goes_with = |mode: Mode| mode == Mode::Shared && request.mode == Mode::Shared;
+        let mut before = self.queue.iter().take_while(|waiter| waiter.holder != request.holder);
+        self.rests_until.is_none()
+            && self.held.iter().all(|held| goes_with(held.mode))
+            && before.all(|waiter| goes_with(waiter.mode))
     }
 
     fn rest(&mut self, held: &Held) {
@@ -126,9 +142,10 @@ impl Record {
         let token = FencingToken::following(self.last, since_micros)?;
         self.last = Some(token);
         self.queue.retain(|waiter| waiter.holder != request.holder);
-        self.held = Some(Held {
+        self.held.push(Held {
             holder: request.holder,
             label: request.label.clone(),
+            mode: request.mode,
             token,
             since_micros,
             ends_at: now.after(request.ttl),
@@ -147,6 +164,7 @@ impl Record {
         self.queue.push_back(Queued {
             holder: request.holder,
             label: request.label.clone(),
+            mode: request.mode,
             since_micros,
             waker: waker.clone(),
         });
@@ -154,25 +172,26 @@ impl Record {
 
     fn dequeue(&mut self, holder: HolderId) {
         self.queue.retain(|waiter| waiter.holder != holder);
-        self.wake_next();
+        self.wake_all();
     }
 
-    fn wake_next(&self) {
-        if let Some(head) = self.queue.front() {
-            head.waker.wake_by_ref();
+    fn wake_all(&self) {
+        for waiter in &self.queue {
+            waiter.waker.wake_by_ref();
         }
     }
 
     /// Ends the hold of `holder`; whether it was one.
     fn free(&mut self, holder: HolderId, now: Moment) -> bool {
         self.settle(now);
-        let Some(mut held) = self.held.take_if(|held| held.holder == holder) else { return false };
+        let Some(index) = self.held.iter().position(|held| held.holder == holder) else { return false };
+        let mut held = self.held.remove(index);
         self.rest(&held);
         self.settle(now);
         if let Some(listener) = held.listener.take() {
             listener.wake();
         }
-        self.wake_next();
+        self.wake_all();
         true
     }
 
@@ -186,7 +205,7 @@ impl Record {
         if let Some((_, reason)) = self.revoked.iter().find(|(revoked, _)| *revoked == holder) {
             return Poll::Ready(Error::lost(LossReason::Revoked, format!("it was taken away: {reason}")));
         }
-        if let Some(held) = self.held.as_mut().filter(|held| held.holder == holder) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.holder == holder) {
             held.listener = Some(waker.clone());
         }
         Poll::Pending
@@ -201,7 +220,10 @@ impl Record {
             state.token = self.rests_from;
             state.remaining = Some(until.since(now));
         }
-        if let Some(held) = &self.held {
+        if self.held.iter().any(|held| held.mode == Mode::Shared) {
+            state.readers = self.held.iter().map(|held| held.seen(now)).collect();
+        }
+        if let Some(held) = self.held.first() {
             state.status = Status::Held;
             state.holder = Some(held.holder);
             state.label = Some(held.label.clone());
@@ -210,6 +232,18 @@ impl Record {
             state.remaining = Some(held.ends_at.since(now));
         }
         state
+    }
+}
+
+impl Held {
+    fn seen(&self, now: Moment) -> Reader {
+        Reader {
+            holder: self.holder,
+            label: Some(self.label.clone()),
+            token: self.token,
+            since_micros: Some(self.since_micros),
+            remaining: Some(self.ends_at.since(now)),
+        }
     }
 }
 
@@ -294,7 +328,7 @@ impl Backend for MemoryBackend {
         let now = self.clock.now();
         self.with(name, |record| {
             record.settle(now);
-            let Some(held) = record.held.as_mut().filter(|held| held.token == token) else {
+            let Some(held) = record.held.iter_mut().find(|held| held.token == token) else {
                 return Ok(Revoked::NotCurrent);
             };
             held.rests_until = None;
@@ -318,10 +352,14 @@ impl Backend for MemoryBackend {
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         let now = self.clock.now();
         let freed = self.with(&handover.lock, |record| {
-            let ours = record.held.as_ref().is_some_and(|held| held.token == handover.token);
+            let ours = record.held.iter().any(|held| held.token == handover.token);
             ours && record.free(handover.holder, now)
         });
         if freed { Ok(()) } else { Err(gone("release the lock")) }
+    }
+
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        Ok(self.with(name, |record| record.logbook.clone()))
     }
 
     async fn examine(&self) -> Result<Examination> {
@@ -359,10 +397,22 @@ impl Claim for MemoryClaim {
         let (holder, ttl) = (self.grant.holder, self.grant.ttl);
         self.backend.with(&self.grant.name, |record| {
             record.settle(counted_from);
-            let held = record.held.as_mut().filter(|held| held.holder == holder);
+            let held = record.held.iter_mut().find(|held| held.holder == holder);
             let held = held.ok_or_else(|| gone("renew the lease"))?;
             held.ends_at = counted_from.after(ttl.unwrap_or_default());
             Ok(Renewal { ttl, counted_from })
+        })
+    }
+
+    async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        let (now, holder) = (self.backend.clock.now(), self.grant.holder);
+        self.backend.with(&self.grant.name, |record| {
+            record.settle(now);
+            if !record.held.iter().any(|held| held.holder == holder) {
+                return Err(gone("write the logbook"));
+            }
+            record.logbook = Some(content.to_vec());
+            Ok(())
         })
     }
 

@@ -239,6 +239,12 @@ pub struct Profile {
     pub rest: bool,
     /// Whether a lease can be acquired, renewed and released by different processes, none of which stays.
     pub detach: bool,
+    /// Whether a lock can be held by several who only read.
+    pub share: bool,
+    /// Whether the store keeps a logbook beside the lock's token, which only the holder can write.
+    pub logbook: bool,
+    /// Whether a lock can be had in slots, each with a token of its own.
+    pub slots: bool,
     /// The longest ttl that it gives; `None` where a lease does not run out.
     pub longest_ttl: Option<Duration>,
     /// What it costs; `None` where nobody has counted.
@@ -262,6 +268,9 @@ impl Profile {
             revoke: false,
             rest: false,
             detach: false,
+            share: false,
+            logbook: false,
+            slots: true,
             longest_ttl: Some(Duration::from_mins(1)),
             cost: None,
         }
@@ -347,6 +356,24 @@ impl Profile {
     /// The store keeps a lock taken after its release.
     pub const fn rests(mut self) -> Self {
         self.rest = true;
+        self
+    }
+
+    /// The lock can be shared by readers.
+    pub const fn shares(mut self) -> Self {
+        self.share = true;
+        self
+    }
+
+    /// The store keeps a logbook beside the token.
+    pub const fn keeps_logbook(mut self) -> Self {
+        self.logbook = true;
+        self
+    }
+
+    /// The lock is not to be had in slots.
+    pub const fn without_slots(mut self) -> Self {
+        self.slots = false;
         self
     }
 

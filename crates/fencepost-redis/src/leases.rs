@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::endpoint::{Endpoint, Options};
     use crate::queue;
-    use fencepost_core::{AcquireRequest, BackendUrl, Clock, ErrorKind, Wait, block_on};
+    use fencepost_core::{AcquireRequest, BackendUrl, Clock, ErrorKind, Mode, Wait, block_on};
     use fencepost_testkit::servers::RedisServer;
 
     #[test]
@@ -232,6 +232,7 @@ mod tests {
             label: String::new(),
             ttl: Duration::from_secs(30),
             at_least: None,
+            mode: Mode::Exclusive,
             beside: Vec::new(),
             wait: Wait::No,
             observer: None,

@@ -37,6 +37,30 @@ controls! {
         run_gives_what_the_work_gave_and_frees_the_lock: "there is a second holder while the work runs",
         wait_of_no_time_is_one_try: "there is a second holder",
         wait_with_a_limit_ends_on_time_and_leaves_no_trace: "there is a second holder",
+        as_many_hold_a_slot_as_there_are: "one holder more than there are slots",
+    }
+    shares_nothing: Defect::SharesNothing => {
+        readers_hold_it_together_and_all_are_seen: "is free, and was not given",
+        tokens_of_readers_grow_and_that_of_the_next_writer_is_greater: "is free, and was not given",
+    }
+    shares_with_everybody: Defect::SharesWithEverybody => {
+        held_lock_refuses_a_second_holder: "there is a second holder",
+        writer_waits_for_the_last_reader_and_readers_for_the_writer: "a writer came in beside a reader",
+        reader_goes_behind_a_writer_that_waits: "the writer waits: not so",
+        dropped_writer_lets_the_readers_behind_it_in: "a writer came in beside a reader",
+        reader_that_is_revoked_leaves_the_others_alone: "a writer came in beside a reader",
+        reader_that_is_gone_frees_the_lock_for_a_writer: "a writer came in beside readers",
+        readers_and_writers_of_many_tasks_do_not_overlap: "overlap",
+    }
+    forgets_the_logbook: Defect::ForgetsTheLogbook => {
+        logbook_is_there_for_the_next_holder: "it is what was written",
+        period_is_begun_once: "it has begun",
+        period_counts_as_done_when_its_holder_says_so: "it is done",
+        history_shows_the_last_grants_and_how_they_ended: "left: []",
+        period_of_many_attempts_is_begun_once: "so often was period 0 begun",
+    }
+    writes_for_anybody: Defect::WritesForAnybody => {
+        lease_that_is_gone_writes_no_logbook: "a lease that is gone wrote",
     }
     has_one_lock: Defect::HasOneLock => {
         locks_of_different_names_are_apart: "payments is free, and was not given",
@@ -76,6 +100,7 @@ controls! {
     }
     sleeps_through_releases: Defect::SleepsThroughReleases => {
         release_wakes_a_waiter: "the waiter was not woken by the release",
+        waiter_gets_whichever_slot_comes_free: "the waiter took more than",
     }
     serves_the_last_first: Defect::ServesTheLastFirst => {
         waiters_are_served_in_order: "the waiters were served in another order",
@@ -310,6 +335,9 @@ const WITHOUT_CONTROL: &[(&str, &str)] = &[
         "the core refuses it before it asks a backend",
     ),
     ("rest_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
+    ("sharing_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
+    ("slots_are_refused_where_they_are_not_promised", "the core refuses it before it asks a backend"),
+    ("logbook_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
     ("name_that_is_none_is_refused", "the core refuses it before it asks a backend"),
     ("run_can_be_spawned", "it does not compile if it is broken"),
     ("futures_of_users_can_cross_threads", "it does not compile if it is broken"),

@@ -9,6 +9,7 @@ mod shared;
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_channel::{mpsc, oneshot};
@@ -41,6 +42,8 @@ pub struct Lease {
     handover: Option<Handover>,
     assured: Assured,
     is_detachable: bool,
+    /// What tells whoever keeps the logbook that the work is done.
+    completion: Option<Arc<AtomicBool>>,
     parting: oneshot::Sender<Parting>,
     revalidate: mpsc::UnboundedSender<Revalidation>,
 }
@@ -71,7 +74,13 @@ impl Lease {
         shared.park(claim);
         clock.spawn(keeping.run(gone, parted, revalidated));
         let is_detachable = profile.detach;
-        Self { grant, shared, descriptors, handover, assured, is_detachable, parting, revalidate }
+        let completion = None;
+        Self { grant, shared, descriptors, handover, assured, is_detachable, completion, parting, revalidate }
+    }
+
+    /// Has [`complete`](Self::complete) set `completion`.
+    pub(crate) fn completed_by(self, completion: Option<Arc<AtomicBool>>) -> Self {
+        Self { completion, ..self }
     }
 
     /// The lock that is held.
@@ -234,6 +243,21 @@ impl Lease {
         drop(parting.send(Parting::Detach(done)));
         let _ = is_done.await;
         Ok(handover)
+    }
+
+    /// Gives the lock back like [`release`](Self::release), and says that the work is done: where the lock was to be had
+    /// [once per period](crate::Lock::once_per), the period counts as done from now on at the latest.
+    ///
+    /// # Cancel safety
+    /// Dropping the call does not stop the release.
+    ///
+    /// # Errors
+    /// Those of `release`; any of them means that the period may not count as done.
+    pub async fn complete(self) -> Result<()> {
+        if let Some(completion) = &self.completion {
+            completion.store(true, Ordering::Release);
+        }
+        self.release().await
     }
 
     /// Gives the lock back, and waits until the store has said so.

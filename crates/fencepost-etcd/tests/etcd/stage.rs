@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencepost_core::{
-    AcquireRequest, Clock, Event, HolderId, Lock, LockName, Locks, Observer, Status, Wait, until,
+    AcquireRequest, Clock, Event, HolderId, Lock, LockName, Locks, Mode, Observer, Status, Wait, until,
 };
 use fencepost_etcd::EtcdBackend;
 pub(crate) use fencepost_testkit::block_on;
@@ -34,6 +34,7 @@ pub(crate) fn request(lock: &str, ttl: Duration, wait: Wait) -> AcquireRequest {
         label: "a test".to_owned(),
         ttl,
         at_least: None,
+        mode: Mode::Exclusive,
         wait,
         beside: Vec::new(),
         observer: None,

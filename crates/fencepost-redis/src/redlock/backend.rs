@@ -40,6 +40,7 @@ pub const PROFILE: Profile = Profile::weakest("redlock")
     .quarantine(true)
     .revocable()
     .rests()
+    .without_slots()
     .costs(2, 1, Connections::OnePerNode);
 
 /// How long a node may take to answer where all are asked.

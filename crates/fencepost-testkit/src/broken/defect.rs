@@ -61,6 +61,14 @@ pub enum Defect {
     RevokesWithoutReason,
     /// It can take leases away, against its profile.
     RevokesUnpromised,
+    /// It lets nobody share a lock.
+    SharesNothing,
+    /// It lets everybody share a lock, also who wants it alone.
+    SharesWithEverybody,
+    /// It acknowledges what is written into the logbook, and writes nothing.
+    ForgetsTheLogbook,
+    /// It acknowledges what a holder that is gone writes into the logbook.
+    WritesForAnybody,
     /// It lifts nothing.
     NeverLifts,
     /// It lifts the next grant alone.

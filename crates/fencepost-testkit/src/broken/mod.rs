@@ -16,9 +16,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, Claim, Clock, Error, ErrorKind, Examination, FencingToken, Grant, Handover,
-    HolderId, LockName, LockState, Moment, NamePrefix, Profile, Renewal, Result, Revoked, Scope, Status,
-    Wait, Waiter,
+    HolderId, LockName, LockState, Mode, Moment, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
+    Status, Wait, Waiter,
 };
+
+use futures_util::stream::BoxStream;
 
 use claim::BrokenClaim;
 
@@ -87,6 +89,8 @@ impl Broken {
             Defect::NeverWaits => request.wait = Wait::No,
             Defect::FreesTooEarly => request.ttl /= 2,
             Defect::NeverFrees => request.ttl *= 1_000,
+            Defect::SharesNothing => request.mode = Mode::Exclusive,
+            Defect::SharesWithEverybody => request.mode = Mode::Shared,
             Defect::NeverRests => request.at_least = None,
             Defect::RestsTooLong => request.at_least = request.at_least.map(|rest| rest * 20),
             _ => {}
@@ -267,6 +271,14 @@ impl Backend for Broken {
             }
             _ => self.healthy().give_back(handover).await,
         }
+    }
+
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        self.healthy().logbook(name).await
+    }
+
+    async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        self.healthy().signals(prefix).await
     }
 
     async fn examine(&self) -> Result<Examination> {

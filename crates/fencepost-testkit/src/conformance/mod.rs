@@ -9,6 +9,7 @@ mod faults;
 mod fencing;
 mod giving_up;
 mod holding;
+mod keeping_a_logbook;
 mod lifting;
 mod looking;
 mod processes;
@@ -16,6 +17,8 @@ mod refusing;
 mod resting;
 mod revoking;
 mod sets;
+mod sharing;
+mod slots;
 mod stage;
 mod terms;
 mod waiting;
@@ -98,6 +101,28 @@ macro_rules! __cases {
             detaching async detached_lease_that_has_ended_is_not_revived: IS_DETACHABLE;
             detaching async detached_lease_that_rests_is_renewed_by_nobody: IS_DETACHABLE_AND_RESTS;
             detaching async lease_that_ends_with_its_holder_is_not_detached: IS_NOT_DETACHABLE;
+
+            sharing async readers_hold_it_together_and_all_are_seen: IS_SHARED;
+            sharing async writer_waits_for_the_last_reader_and_readers_for_the_writer: IS_SHARED;
+            sharing async reader_goes_behind_a_writer_that_waits: IS_SHARED;
+            sharing async tokens_of_readers_grow_and_that_of_the_next_writer_is_greater: IS_SHARED;
+            sharing async dropped_writer_lets_the_readers_behind_it_in: IS_SHARED;
+            sharing async reader_that_is_revoked_leaves_the_others_alone: IS_SHARED_AND_REVOCABLE;
+            sharing async reader_that_is_gone_frees_the_lock_for_a_writer: IS_SHARED_AND_RUNS_OUT;
+            sharing fn readers_and_writers_of_many_tasks_do_not_overlap: IS_SHARED;
+            sharing async sharing_is_refused_where_it_is_not_promised: IS_NOT_SHARED;
+
+            slots async as_many_hold_a_slot_as_there_are: HAS_SLOTS;
+            slots async waiter_gets_whichever_slot_comes_free: HAS_SLOTS;
+            slots async slots_are_refused_where_they_are_not_promised: HAS_NO_SLOTS;
+
+            keeping_a_logbook async logbook_is_there_for_the_next_holder: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async lease_that_is_gone_writes_no_logbook: KEEPS_A_LOGBOOK_AND_IS_REVOCABLE;
+            keeping_a_logbook async period_is_begun_once: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async period_counts_as_done_when_its_holder_says_so: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async period_of_many_attempts_is_begun_once: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async history_shows_the_last_grants_and_how_they_ended: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async logbook_is_refused_where_it_is_not_promised: KEEPS_NO_LOGBOOK;
 
             sets async set_comes_in_the_order_in_which_it_was_named: ALWAYS;
             sets async lock_named_twice_in_a_set_is_refused: ALWAYS;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use fencepost_core::{
-    AcquireRequest, Clock, Expiry, Fence, HolderId, Lease, Lock, LockState, Locks, Moment, Profile,
+    AcquireRequest, Clock, Expiry, Fence, HolderId, Lease, Lock, LockState, Locks, Mode, Moment, Profile,
     VirtualTime, Wait, until,
 };
 use futures_util::future::{BoxFuture, join_all};
@@ -132,6 +132,7 @@ impl<'a> Stage<'a> {
             label: LABEL.to_owned(),
             ttl: self.ttl(),
             at_least: None,
+            mode: Mode::Exclusive,
             beside: Vec::new(),
             wait,
             observer: None,
@@ -219,6 +220,18 @@ impl<'a> Stage<'a> {
                 return state;
             }
             assert!(self.now() < give_up_at, "{what}: not so after {:?}, but {state:?}", self.slack());
+            self.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Looks at the locks of a prefix until none is held; those that still are after a while.
+    pub(super) async fn until_free(&self, prefix: &str) -> Vec<LockState> {
+        let give_up_at = self.now().after(self.slack());
+        loop {
+            let listed = self.locks.list(prefix).await.expect("locks can be listed");
+            if listed.is_empty() || self.now() >= give_up_at {
+                return listed;
+            }
             self.sleep(LOOK_EVERY).await;
         }
     }

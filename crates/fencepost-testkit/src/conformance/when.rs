@@ -122,3 +122,30 @@ pub(super) const HAS_A_LONGEST_TTL: When =
     When::new(|profile| profile.longest_ttl.is_some(), "it gives leases of any length", Needs::Nothing);
 pub(super) const IS_NOT_DURABLE: When =
     When::new(|profile| profile.tokens != Tokens::Durable, "its tokens are durable", Needs::Nothing);
+pub(super) const IS_SHARED: When =
+    When::new(|profile| profile.share, "its locks cannot be shared", Needs::Nothing);
+pub(super) const IS_SHARED_AND_REVOCABLE: When = When::new(
+    |profile| profile.share && profile.revoke,
+    "its locks cannot be shared, or its leases cannot be taken away",
+    Needs::Nothing,
+);
+pub(super) const IS_SHARED_AND_RUNS_OUT: When = When::new(
+    |profile| profile.share && runs_out(profile),
+    "its locks cannot be shared, or its leases do not run out",
+    Needs::Nothing,
+);
+pub(super) const IS_NOT_SHARED: When =
+    When::new(|profile| !profile.share, "its locks can be shared", Needs::Nothing);
+pub(super) const HAS_SLOTS: When =
+    When::new(|profile| profile.slots, "its locks have no slots", Needs::Nothing);
+pub(super) const HAS_NO_SLOTS: When =
+    When::new(|profile| !profile.slots, "its locks have slots", Needs::Nothing);
+pub(super) const KEEPS_A_LOGBOOK: When =
+    When::new(|profile| profile.logbook, "the store keeps no logbook", Needs::Nothing);
+pub(super) const KEEPS_A_LOGBOOK_AND_IS_REVOCABLE: When = When::new(
+    |profile| profile.logbook && profile.revoke,
+    "the store keeps no logbook, or its leases cannot be taken away",
+    Needs::Nothing,
+);
+pub(super) const KEEPS_NO_LOGBOOK: When =
+    When::new(|profile| !profile.logbook, "the store keeps a logbook", Needs::Nothing);

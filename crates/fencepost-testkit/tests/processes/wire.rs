@@ -4,7 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use fencepost_core::{
-    AcquireRequest, Error, ErrorKind, HolderId, LockState, LossReason, Moment, Result, Status, Wait, Waiter,
+    AcquireRequest, Error, ErrorKind, HolderId, LockState, LossReason, Mode, Moment, Result, Status, Wait,
+    Waiter,
 };
 
 /// A line of fields.
@@ -65,6 +66,7 @@ pub(crate) fn read_acquire(fields: &[&str]) -> AcquireRequest {
             "forever" => Wait::Forever,
             at => Wait::Until(Moment::from_nanos(read(at))),
         },
+        mode: Mode::Exclusive,
         beside: Vec::new(),
         observer: None,
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fencepost_core::{
-    AcquireRequest, BackendUrl, Clock, Error, ErrorKind, HolderId, Lease, Locks, Moment, Wait, block_on,
+    AcquireRequest, BackendUrl, Clock, Error, ErrorKind, HolderId, Lease, Locks, Mode, Moment, Wait, block_on,
 };
 use fencepost_zookeeper::ZooKeeperBackend;
 
@@ -26,6 +26,7 @@ pub(crate) fn request(name: &str, ttl: Duration, wait: Wait) -> AcquireRequest {
         label: "a test".to_owned(),
         ttl,
         at_least: None,
+        mode: Mode::Exclusive,
         beside: Vec::new(),
         wait,
         observer: None,
