@@ -2,7 +2,7 @@
 //!
 //! # Map of the code
 //! - `backend`: the two traits that a backend implements, and the data that crosses them
-//! - `lock`, `lease`: what users hold, before and after the grant
+//! - `locks`, `lock`, `lease`: what users hold, before and after the grant
 //! - `logbook`: what holders leave for those to come: the last grants, and the last period that was done
 //! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
 //! - `clock`, `poll`, `watch`, `lead`: time, timers and descriptors, the background thread, and time in virtual time
@@ -23,6 +23,7 @@ mod keeper;
 mod lead;
 mod lease;
 mod lock;
+mod locks;
 mod logbook;
 mod name;
 mod poll;
@@ -43,7 +44,8 @@ pub use examine::{Ahead, Examination, Finding, Severity, TtlRange};
 pub use fence::{Fence, Mark, MemoryFence, Stamp, StampHolder};
 pub use lead::block_on;
 pub use lease::Lease;
-pub use lock::{DEFAULT_TTL, Lock, Locks, release_all};
+pub use lock::{DEFAULT_TTL, Lock, release_all};
+pub use locks::Locks;
 pub use logbook::{Ended, Logbook, MarkOn, PastGrant, Period};
 pub use memory::MemoryBackend;
 pub use name::{LockName, NamePrefix};

@@ -1,24 +1,22 @@
-//! What users hold before they hold a lease: the locks of one backend, and one lock with its options.
+//! One lock, with the options of its acquisition: what users hold before they hold a lease.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all, select_ok};
 
-use crate::backend::{AcquireRequest, Backend, Claim, Handover, LockState, Mode, Renewal, Revoked, Wait};
-use crate::deadline::Deadline;
+use crate::backend::{AcquireRequest, Claim, Mode, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Observer;
 use crate::fence::Fence;
-use crate::keeper::passed_deadline;
 use crate::lease::Lease;
+use crate::locks::{Locks, too_long, without_logbook};
 use crate::logbook::{Booked, Entries, Logbook, MarkOn, Period};
-use crate::name::{LockName, NamePrefix};
+use crate::name::LockName;
 use crate::poll::{Raced, race, until};
-use crate::profile::{Profile, Tokens};
-use crate::token::{FencingToken, HolderId};
+use crate::profile::Tokens;
+use crate::token::HolderId;
 
 /// The length of lease that is asked for unless [`Lock::ttl`] says otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -31,149 +29,6 @@ const MOST_SLOTS: usize = 100;
 
 /// How long a fence may take to be sealed where no deadline bounds it.
 const SEAL_MOST: Duration = Duration::from_secs(30);
-
-/// The locks of one backend.
-///
-/// # Examples
-/// ```
-/// use fencepost_core::{Locks, MemoryBackend};
-///
-/// # let time = fencepost_core::VirtualTime::new(1);
-/// # let clock = time.clock();
-/// # time.block_on(async {
-/// let locks = Locks::new(MemoryBackend::new(clock));
-/// let lease = locks.lock("ledger/2026-11")?.acquire().await?;
-/// lease.check()?;
-/// println!("writing with token {}", lease.token());
-/// lease.release().await?;
-/// # Ok::<(), fencepost_core::Error>(())
-/// # }).unwrap();
-/// ```
-#[derive(Clone, Debug)]
-pub struct Locks(Arc<dyn Backend>);
-
-impl Locks {
-    /// The locks of `backend`.
-    pub fn new(backend: impl Backend) -> Self {
-        Self::shared(Arc::new(backend))
-    }
-
-    /// The locks of a backend that others use as well.
-    pub fn shared(backend: Arc<dyn Backend>) -> Self {
-        Self(backend)
-    }
-
-    /// The lock `name`, not yet acquired.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] when it is no name.
-    pub fn lock(&self, name: &str) -> Result<Lock> {
-        Ok(Lock::new(self.clone(), name.parse()?))
-    }
-
-    /// What the backend promises.
-    pub fn profile(&self) -> &Profile {
-        self.0.profile()
-    }
-
-    /// The backend itself, for what only it can do.
-    pub fn backend(&self) -> &dyn Backend {
-        &*self.0
-    }
-
-    /// Looks at one lock, changing nothing.
-    ///
-    /// # Cancel safety
-    /// Dropping it changes nothing.
-    pub async fn inspect(&self, name: &str) -> Result<LockState> {
-        self.0.inspect(&name.parse()?).await
-    }
-
-    /// Looks at every lock that is not free and whose name begins with `prefix`.
-    ///
-    /// # Cancel safety
-    /// Dropping it changes nothing.
-    pub async fn list(&self, prefix: &str) -> Result<Vec<LockState>> {
-        self.0.list(&NamePrefix::new(prefix)).await
-    }
-
-    /// Takes the lease with `token` away from its holder by force.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have taken it away.
-    pub async fn revoke(&self, name: &str, token: FencingToken, reason: &str) -> Result<Revoked> {
-        self.0.revoke(&name.parse()?, token, reason).await
-    }
-
-    /// Makes the store promise another term to a lease that was [detached](Lease::detach), here or in another process. One that has
-    /// ended is never taken anew.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have renewed it.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Lost`] when the lease has ended, or the answer came after the term that it tells of;
-    /// [`ErrorKind::InvalidArgument`] for a longer `ttl` than the backend gives; [`ErrorKind::Unsupported`] where leases cannot be
-    /// detached.
-    pub async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
-        let renewed = match self.profile().longest_ttl {
-            _ if !self.profile().detach => Err(self.profile().not_detachable().during("renew the lease")),
-            Some(longest) if ttl > longest => Err(too_long(ttl, longest, self)),
-            _ => self.0.renew(handover, ttl).await,
-        };
-        // An answer that comes after the term that it tells of is none.
-        let in_time = renewed.and_then(|renewal| {
-            let deadline = Deadline::of(renewal.counted_from, renewal.ttl);
-            if deadline.passed(self.0.clock().now()) {
-                return Err(passed_deadline().during("renew the lease"));
-            }
-            Ok(renewal)
-        });
-        in_time.map_err(|error| error.on(&handover.lock))
-    }
-
-    /// Gives back a lease that was [detached](Lease::detach), here or in another process.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have given it back.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Lost`] when the lease is not its holder's any more; nothing has changed then.
-    pub async fn give_back(&self, handover: &Handover) -> Result<()> {
-        self.0.give_back(handover).await.map_err(|error| error.on(&handover.lock))
-    }
-
-    /// What the holders of the lock have left: the last period that was done, and the last grants, where they were to be kept.
-    ///
-    /// # Cancel safety
-    /// Dropping it changes nothing.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] where the store keeps no logbook.
-    pub async fn logbook(&self, name: &str) -> Result<Logbook> {
-        let name: LockName = name.parse()?;
-        let content = if self.profile().logbook {
-            self.0.logbook(&name).await
-        } else {
-            Err(without_logbook(self.profile()).during("read the logbook"))
-        };
-        content.and_then(|content| Logbook::read(content.as_deref())).map_err(|error| error.on(&name))
-    }
-
-    /// Makes the lock's next token at least `to`; never lowers it.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have raised it.
-    pub async fn lift(&self, name: &str, to: FencingToken) -> Result<()> {
-        self.0.lift(&name.parse()?, to).await
-    }
-}
-
-impl fmt::Display for Locks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// One lock, with the options of its acquisition. Not re-entrant: a second acquire waits for the first lease, also in
 /// the same process.
@@ -195,7 +50,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    fn new(locks: Locks, name: LockName) -> Self {
+    pub(crate) fn new(locks: Locks, name: LockName) -> Self {
         Self {
             locks,
             name,
@@ -371,7 +226,7 @@ impl Lock {
         let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(locks.len());
         for index in order {
             let holders = leases.iter().map(|(_, lease)| lease.holder()).collect();
-            match acquire_beside(&leases, locks[index].acquire_within(wait, holders)).await {
+            match acquire_beside(&leases, Box::pin(locks[index].acquire_within(wait, holders))).await {
                 Ok(lease) => leases.push((index, lease)),
                 Err(error) => {
                     release_all(leases.into_iter().map(|(_, lease)| lease).collect()).await;
@@ -561,17 +416,6 @@ impl Lock {
         }
         lease.check()
     }
-}
-
-fn without_logbook(profile: &Profile) -> Error {
-    let what = format!("{} keeps nothing beside a lock's token", profile.backend);
-    Error::new(ErrorKind::Unsupported, "acquire the lock", what)
-}
-
-fn too_long(ttl: Duration, longest: Duration, locks: &Locks) -> Error {
-    let what = format!("a ttl of {ttl:?} is more than the {longest:?} that {locks} gives");
-    let error = Error::new(ErrorKind::InvalidArgument, "renew the lease", what);
-    error.hint("ask for a shorter one, or raise max_ttl in the URL")
 }
 
 /// Says that it is the fence that is wrong, and not the place of the lock.
