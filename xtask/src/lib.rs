@@ -4,8 +4,10 @@
 use std::path::Path;
 
 pub mod docs;
+pub mod guarantees;
 pub mod lab;
 pub mod messages;
+pub mod peers;
 pub mod simulate;
 pub mod tidy;
 
