@@ -335,6 +335,10 @@ const WITHOUT_CONTROL: &[(&str, &str)] = &[
         "the core refuses it before it asks a backend",
     ),
     ("rest_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
+    (
+        "dropped_acquire_of_a_period_leaves_no_holder",
+        "memory answers at once: `tests/logbook.rs` of the core, with one that is slow",
+    ),
     ("sharing_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
     ("slots_are_refused_where_they_are_not_promised", "the core refuses it before it asks a backend"),
     ("logbook_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),

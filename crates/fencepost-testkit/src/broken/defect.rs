@@ -65,6 +65,8 @@ pub enum Defect {
     SharesNothing,
     /// It lets everybody share a lock, also who wants it alone.
     SharesWithEverybody,
+    /// It takes its time to read the logbook, which is no mistake; but it shows what is left of calls that are dropped meanwhile.
+    ReadsTheLogbookSlowly,
     /// It acknowledges what is written into the logbook, and writes nothing.
     ForgetsTheLogbook,
     /// It acknowledges what a holder that is gone writes into the logbook.

@@ -274,6 +274,9 @@ impl Backend for Broken {
     }
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        if self.defect() == Defect::ReadsTheLogbookSlowly {
+            self.clock().sleep(Duration::from_millis(2)).await;
+        }
         self.healthy().logbook(name).await
     }
 

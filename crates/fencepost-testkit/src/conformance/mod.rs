@@ -121,6 +121,7 @@ macro_rules! __cases {
             keeping_a_logbook async period_is_begun_once: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_counts_as_done_when_its_holder_says_so: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_of_many_attempts_is_begun_once: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async dropped_acquire_of_a_period_leaves_no_holder: KEEPS_A_LOGBOOK;
             keeping_a_logbook async history_shows_the_last_grants_and_how_they_ended: KEEPS_A_LOGBOOK;
             keeping_a_logbook async logbook_is_refused_where_it_is_not_promised: KEEPS_NO_LOGBOOK;
 
