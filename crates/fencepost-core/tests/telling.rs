@@ -23,7 +23,7 @@ impl Notes {
     }
 
     fn all(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+        self.heard.lock().expect("nobody panics here").clone()
     }
 
     fn observer(self: &Arc<Self>) -> Arc<dyn Observer> {
@@ -53,7 +53,7 @@ impl Observer for Notes {
             }
             other => format!("{other:?}"),
         };
-        self.heard.lock().unwrap().push(format!("{lock} {what}"));
+        self.heard.lock().expect("nobody panics here").push(format!("{lock} {what}"));
     }
 
     fn attempt(&self, attempt: &Attempt<'_>) -> Option<Arc<dyn Observer>> {
@@ -62,7 +62,7 @@ impl Observer for Notes {
             return None;
         }
         let own = Self::new();
-        self.attempts.lock().unwrap().push(Arc::clone(&own));
+        self.attempts.lock().expect("nobody panics here").push(Arc::clone(&own));
         Some(own)
     }
 }
@@ -72,7 +72,7 @@ fn observed() -> (VirtualTime, Locks, Lock, Arc<Notes>) {
     let time = VirtualTime::new(1);
     let locks = Locks::new(MemoryBackend::new(time.clock()));
     let notes = Notes::new();
-    let lock = locks.lock("orders").unwrap().observer(notes.observer());
+    let lock = locks.lock("orders").expect("it is a name").observer(notes.observer());
     (time, locks, lock, notes)
 }
 
