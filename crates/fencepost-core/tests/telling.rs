@@ -14,7 +14,7 @@ struct Notes {
     heard: Mutex<Vec<String>>,
     /// Whether each attempt has notes of its own.
     apart: bool,
-    attempts: Mutex<Vec<Arc<Notes>>>,
+    attempts: Mutex<Vec<Arc<Self>>>,
 }
 
 impl Notes {
