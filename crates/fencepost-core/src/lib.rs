@@ -6,6 +6,7 @@
 //! - `logbook`: what holders leave for those to come: the last grants, and the last period that was done
 //! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
 //! - `clock`, `poll`, `watch`, `lead`: time, timers and descriptors, the background thread, and time in virtual time
+//! - `telling`: how observers are told of an attempt and its lease
 //! - `name`, `token`, `error`, `profile`, `fence`, `event`, `examine`, `label`, `url`: the vocabulary
 //! - `memory`: the reference backend
 
@@ -28,6 +29,7 @@ mod logbook;
 mod name;
 mod poll;
 mod profile;
+mod telling;
 mod token;
 mod url;
 mod watch;
@@ -39,7 +41,7 @@ pub use backend::{
 pub use clock::{Clock, Moment, Sleep, VirtualTime};
 pub use deadline::{Cadence, Deadline, default_grace};
 pub use error::{Error, ErrorKind, LossReason, Result};
-pub use event::{Event, Observer};
+pub use event::{Attempt, Event, Observer};
 pub use examine::{Ahead, Examination, Finding, Severity, TtlRange};
 pub use fence::{Fence, Mark, MemoryFence, Stamp, StampHolder};
 pub use lead::block_on;

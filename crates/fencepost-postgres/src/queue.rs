@@ -347,6 +347,9 @@ impl<'a> Attempt<'a> {
         let error = contended(&what).hint(
             "leases that it has forgotten are over then; ?quarantine=off skips that where there can be none",
         );
+        if let Some(observer) = self.request.observer.as_ref().filter(|_| !self.has_told) {
+            observer.observe(&self.request.name, &Event::Quarantined);
+        }
         if self.request.wait == Wait::No {
             return Err(error);
         }
