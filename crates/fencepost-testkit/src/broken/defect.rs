@@ -71,6 +71,8 @@ pub enum Defect {
     ForgetsTheLogbook,
     /// It acknowledges what a holder that is gone writes into the logbook.
     WritesForAnybody,
+    /// It signals no change.
+    SignalsNothing,
     /// It lifts nothing.
     NeverLifts,
     /// It lifts the next grant alone.
@@ -91,6 +93,8 @@ pub enum Defect {
     Shows(Lie),
     /// A list leaves out the last lock.
     ListsTooFew,
+    /// Every second list is empty.
+    ListsNowAndThen,
     /// A list shows locks that are free.
     ListsFreeLocks,
     /// A list is not in the order of the names.
