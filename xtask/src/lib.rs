@@ -8,6 +8,7 @@ pub mod guarantees;
 pub mod lab;
 pub mod messages;
 pub mod peers;
+pub mod picture;
 pub mod simulate;
 pub mod tidy;
 

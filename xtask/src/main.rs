@@ -114,7 +114,7 @@ fn run(mut command: Command) -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: cargo xtask tidy | docs [--check] | messages | simulate [--seeds N | --seed S] | bench [--json] [--page FILE] [--peers] [MEASURE]... |\n       \
-         lab [--minutes N] [--seed S] | lab --screenshot"
+         lab [--minutes N] [--seed S] | lab --screenshot | lab --picture"
     );
     ExitCode::from(2)
 }
