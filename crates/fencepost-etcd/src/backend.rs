@@ -38,6 +38,7 @@ pub const PROFILE: Profile = Profile::weakest("etcd")
     .detachable()
     .revocable()
     .rests()
+    .shares()
     .keeps_logbook()
     .costs(2, 1, Connections::OnePerProcess);
 
@@ -69,15 +70,9 @@ impl EtcdBackend {
     /// Dropping it changes nothing.
     ///
     /// # Errors
-    /// `Lost` when the lease is not held any more.
+    /// `Lost` when the lease is not held any more; `Unsupported` for a lease that is shared, whose holder only reads.
     pub async fn proof(&self, lease: &Lease) -> Result<Proof> {
         proof::proof(&self.server, lease).await
-    }
-
-    /// The first place of a queue, if it has this token.
-    async fn holder(&self, name: &LockName, token: FencingToken) -> Result<Option<Place>> {
-        let places = look::queue(&self.server, name).await?;
-        Ok(places.into_iter().next().filter(|first| first.token() == Some(token)))
     }
 
     /// The place of a lease that was handed over, if it is held. One that rests was given back, and is nobody's any more.
@@ -86,7 +81,7 @@ impl EtcdBackend {
             let rests = place.record.as_ref().is_some_and(|record| record.rests_until.is_some());
             place.holder() == Some(handover.holder) && !rests
         };
-        Ok(self.holder(&handover.lock, handover.token).await?.filter(is_held))
+        Ok(look::holder(&self.server, &handover.lock, handover.token).await?.filter(is_held))
     }
 
     async fn take_away(&self, name: &LockName, place: &Place, reason: &str) -> Result<Revoked> {
@@ -160,7 +155,7 @@ impl Backend for EtcdBackend {
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
-        match self.holder(name, token).await? {
+        match look::holder(&self.server, name, token).await? {
             Some(place) => Box::pin(self.take_away(name, &place, reason)).await,
             None => Ok(Revoked::NotCurrent),
         }

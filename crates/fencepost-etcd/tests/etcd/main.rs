@@ -11,6 +11,7 @@ mod login;
 mod looking;
 mod loss;
 mod proof;
+mod sharing;
 mod stage;
 mod tls;
 mod tokens;
