@@ -9,6 +9,7 @@ use fencepost_core::{
     FencingToken, Handover, Lease, LockName, LockState, Loss, Moment, NamePrefix, Profile, Renewal, Result,
     Revoked, Scope, Timing, Tokens, Waiting,
 };
+use futures_util::stream::BoxStream;
 
 use crate::claim::{self, give_up, not_held};
 use crate::endpoint::Endpoint;
@@ -24,6 +25,7 @@ use crate::record::{Kept, Place, signed};
 use crate::requests::{all, created, delete, get, modified, put, range};
 use crate::server::{FOR_EVER, ONCE, Server};
 use crate::session::{self, Session};
+use crate::signals;
 use crate::stand::{Stand, text};
 
 /// What a cluster promises.
@@ -199,6 +201,10 @@ impl Backend for EtcdBackend {
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
         logbook::read(&self.server, name).await
+    }
+
+    async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        signals::signals(&self.server, prefix).await.map(Some)
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -202,11 +202,10 @@ async fn until_gone(server: &Server, stand: &Stand) {
             loop {
                 match watch.next().await {
                     Some(Heard::Begun) => {}
-                    Some(Heard::Deleted) => return,
+                    Some(Heard::Changed) => return,
                     None => break,
                 }
             }
-            server.members().forget_login(&watch);
         }
         // What was missed meanwhile is seen by looking, also where the revision was compacted away.
         server.clock().sleep(WATCH_PAUSE + server.clock().jitter(WATCH_PAUSE)).await;

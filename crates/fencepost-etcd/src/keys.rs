@@ -1,6 +1,6 @@
 //! The keys of one lock, and that of all.
 
-use fencepost_core::{HolderId, LockName, Mode};
+use fencepost_core::{HolderId, LockName, Mode, NamePrefix};
 
 /// The keys of one lock.
 #[derive(Clone, Debug)]
@@ -68,6 +68,38 @@ pub(crate) fn offset(root: &str) -> String {
     format!("{root}.offset")
 }
 
+/// The keys of locks whose names may begin with something.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    root: String,
+    /// What their spelling begins with, unless they are so long that it is a hash.
+    begins: String,
+}
+
+/// What a spelling begins with that is a hash.
+const HASHED: &str = "h~";
+
+impl Names {
+    pub(crate) fn of(root: &str, prefix: &NamePrefix) -> Self {
+        let spelled = prefix.as_str().parse().map(|name: LockName| name.canonical()).unwrap_or_default();
+        // All names that begin with so much are hashed, too.
+        let begins = if spelled.starts_with(HASHED) { HASHED.to_owned() } else { spelled };
+        Self { root: root.to_owned(), begins }
+    }
+
+    /// The range that their keys lie in, among others.
+    pub(crate) fn range(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.root.clone().into_bytes(), end_of_names(&self.root))
+    }
+
+    /// Whether a key belongs to one of them, as far as can be told.
+    pub(crate) fn contain(&self, key: &[u8]) -> bool {
+        let name =
+            std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(&self.root)?.split_once('/'));
+        name.is_some_and(|(name, _)| name.starts_with(&self.begins) || name.starts_with(HASHED))
+    }
+}
+
 /// What the names of places begin with.
 const WRITER: &str = "x-";
 const READER: &str = "r-";
@@ -105,6 +137,32 @@ mod tests {
         assert_eq!(of("a/q/b").queue(), "/fencepost/a%2Fq%2Fb/q/");
         assert_eq!(of(".offset").queue(), "/fencepost/%2Eoffset/q/");
         assert_eq!(end_of("/fencepost/a/q/"), b"/fencepost/a/q0");
+    }
+
+    #[test]
+    fn keys_of_names_that_begin_so_are_told_apart() {
+        let long = "x".repeat(300);
+        let name = |name: &str| Keys::of("/x/", &name.parse().unwrap()).place(Mode::Shared, 7);
+        for (prefix, key, is_inside) in [
+            ("", name("orders"), true),
+            ("", offset("/x/"), false),
+            ("ord", name("orders"), true),
+            ("orders/", name("orders/7"), true),
+            ("orders/", name("orders"), false),
+            (".o", name(".orders"), true),
+            ("é", name("éa"), true),
+            ("h~", name("h~a"), true),
+            // Hashed, so it may be any.
+            ("x", name(&long), true),
+            (&*long, name(&long), true),
+            (&*long, name("x"), false),
+        ] {
+            assert_eq!(
+                Names::of("/x/", &NamePrefix::new(prefix)).contain(key.as_bytes()),
+                is_inside,
+                "{prefix} {key}"
+            );
+        }
     }
 
     #[test]

@@ -254,13 +254,8 @@ impl<'a> Attempt<'a> {
             let end = self.give_up_at.map_or(renew_at, |at| at.min(renew_at));
             match until(self.clock(), Some(end), watching.next()).await {
                 Some(Some(Heard::Begun)) => {}
-                Some(Some(Heard::Deleted)) => {
-                    return self.look(stand).await;
-                }
-                Some(None) => {
-                    self.server.members().forget_login(watching);
-                    watch = None;
-                }
+                Some(Some(Heard::Changed)) => return self.look(stand).await,
+                Some(None) => watch = None,
                 None => {
                     self.may_wait()?;
                     seen = self.renew(stand).await?;

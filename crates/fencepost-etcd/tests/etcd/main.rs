@@ -12,6 +12,7 @@ mod looking;
 mod loss;
 mod proof;
 mod sharing;
+mod signals;
 mod stage;
 mod tls;
 mod tokens;
