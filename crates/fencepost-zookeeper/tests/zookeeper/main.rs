@@ -6,6 +6,7 @@ mod examining;
 mod logbook;
 mod queue;
 mod sessions;
+mod sharing;
 mod stage;
 #[cfg(feature = "tls")]
 mod tls;
