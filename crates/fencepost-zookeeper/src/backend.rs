@@ -9,6 +9,7 @@ use fencepost_core::{
     FencingToken, Handover, LockName, LockState, Loss, Mode, NamePrefix, Profile, Renewal, Result, Revoked,
     Scope, Timing, Tokens, Waiting, until,
 };
+use futures_util::stream::BoxStream;
 
 use crate::claim::Detail;
 use crate::connection::Connection;
@@ -20,7 +21,7 @@ use crate::protocol::{Code, Request, Stay};
 use crate::record::{LockRecord, PlaceRecord, Revocation};
 use crate::seen::Seen;
 use crate::session::{gone, lost_touch, refused, unavailable};
-use crate::{claim, logbook, nodes, queue};
+use crate::{claim, logbook, nodes, queue, signals};
 
 /// What one ensemble promises.
 pub const PROFILE: Profile = Profile::weakest("zookeeper")
@@ -267,6 +268,10 @@ impl Backend for ZooKeeperBackend {
         let lock = nodes::lock(self.chroot(), name);
         let endpoint = self.ensemble.endpoint();
         self.ask(async |connection| logbook::read(&connection, endpoint, &lock).await).await
+    }
+
+    async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        signals::signals(&self.ensemble, prefix).await
     }
 
     async fn examine(&self) -> Result<Examination> {

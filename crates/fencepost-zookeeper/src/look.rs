@@ -92,8 +92,8 @@ async fn look_at_batch(
 
 /// The name of a lock, as it was given where that is known.
 fn name_of(seen: &Seen, spelled: &str) -> Option<LockName> {
-    let decoded = || percent_encoding::percent_decode_str(spelled).decode_utf8().ok()?.parse().ok();
-    seen.record.name.clone().or_else(decoded).filter(|name: &LockName| name.canonical() == spelled)
+    let given = seen.record.name.clone().filter(|name| name.canonical() == spelled);
+    given.or_else(|| nodes::name(spelled))
 }
 
 fn begin(connection: &Connection, lock: &str, seen: &Seen) -> Vec<(Place, Call)> {

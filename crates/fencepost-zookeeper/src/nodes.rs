@@ -25,6 +25,12 @@ pub(crate) fn lock(chroot: &str, name: &LockName) -> String {
     format!("{chroot}{ROOT}/{}", name.canonical())
 }
 
+/// The name of the lock whose node is called this, where that says it: a long name is a hash there.
+pub(crate) fn name(spelled: &str) -> Option<LockName> {
+    let name: LockName = percent_encoding::percent_decode_str(spelled).decode_utf8().ok()?.parse().ok()?;
+    (name.canonical() == spelled).then_some(name)
+}
+
 /// The node of a lock's logbook. It stands among the places of the queue, and is none.
 pub(crate) fn logbook(lock: &str) -> String {
     format!("{lock}/{LOGBOOK}")

@@ -328,6 +328,7 @@ impl Listener for Ear {
             state.failure = Some(unavailable(why));
             // Their watches are gone with the connection: they look again on the next one.
             state.listeners.clear();
+            state.onlooker = None;
         }
         wake(state);
     }
