@@ -4,6 +4,7 @@
 mod between;
 mod ensemble;
 mod examining;
+mod listing;
 mod logbook;
 mod queue;
 mod sessions;
