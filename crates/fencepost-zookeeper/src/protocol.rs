@@ -317,6 +317,7 @@ impl Code {
     pub(crate) const INVALID_ACL: Self = Self(-114);
     pub(crate) const AUTH_FAILED: Self = Self(-115);
     pub(crate) const SESSION_MOVED: Self = Self(-118);
+    pub(crate) const LOGIN_NEEDED: Self = Self(-124);
     const QUOTA_EXCEEDED: Self = Self(-125);
     const THROTTLED: Self = Self(-127);
 
@@ -332,6 +333,7 @@ impl Code {
             Self::INVALID_ACL => "InvalidACL",
             Self::AUTH_FAILED => "AuthFailed",
             Self::SESSION_MOVED => "SessionMoved",
+            Self::LOGIN_NEEDED => "SessionClosedRequireSaslAuth",
             Self::QUOTA_EXCEEDED => "QuotaExceeded",
             Self::THROTTLED => "ThrottledOp",
             Self(other) => return format!("the error {other}"),

@@ -48,6 +48,8 @@ struct State {
     /// Whether a member was asked for the session, and has not answered yet.
     is_asked_for: bool,
     proof: Option<Proof>,
+    /// Whether a heartbeat is committed that the last connection has sent.
+    is_served: bool,
     /// How often all members were tried in vain, and what the last one said.
     failures: u64,
     failure: Option<Error>,
@@ -363,7 +365,7 @@ pub(crate) fn lost_touch(broken: &Broken) -> Error {
 /// What a code means that is not expected.
 pub(crate) fn refused(code: Code) -> Error {
     let kind = match code {
-        Code::NO_AUTH | Code::AUTH_FAILED | Code::INVALID_ACL => ErrorKind::Denied,
+        Code::NO_AUTH | Code::AUTH_FAILED | Code::INVALID_ACL | Code::LOGIN_NEEDED => ErrorKind::Denied,
         Code::SESSION_EXPIRED => return expired(),
         Code::SESSION_MOVED => ErrorKind::Unavailable,
         _ => ErrorKind::Unexpected,

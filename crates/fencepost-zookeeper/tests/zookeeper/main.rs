@@ -6,6 +6,7 @@ mod ensemble;
 mod examining;
 mod listing;
 mod logbook;
+mod members;
 mod queue;
 mod sessions;
 mod sharing;
