@@ -73,6 +73,11 @@ impl<'a> Revocation<'a> {
         match block_on(self.locks.revoke(name, self.args.token, &self.args.reason)) {
             Ok(Revoked::Done) => {
                 self.tell_taken_away();
+                if !self.locks.profile().frees_when_revoked() {
+                    let what =
+                        "its holder is told to stop; the lock is free when all its processes have ended";
+                    self.printer.note(format_args!("{}: {what}", self.args.lock));
+                }
                 self.seal(&self.nobodys()?).map(|()| Exit::OK)
             }
             Ok(Revoked::NotCurrent) => self.not_current(&block_on(self.locks.inspect(name))?),
