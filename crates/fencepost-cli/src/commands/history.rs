@@ -96,9 +96,8 @@ impl View {
         rows.extend(self.grants.iter().map(GrantView::row));
         let width =
             |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..rows[0].len() - 1).map(width).collect();
+        let [w0, w1, w2, w3]: [usize; 4] = std::array::from_fn(width);
         let line = |[token, from, to, ended, holder]: &[String; 5]| {
-            let [w0, w1, w2, w3] = widths[..] else { unreachable!("all columns but the last") };
             format!("{token:>w0$}  {from:w1$}  {to:w2$}  {ended:w3$}  {holder}")
         };
         let mut lines: Vec<String> =
