@@ -36,9 +36,9 @@ fn clocks(place: &Place) -> Vec<SteppedClock> {
         let mut clock = SteppedClock::new(&folder);
         let by = Duration::from_millis(500) * host.unsigned_abs();
         if host < 0 {
-            clock.step_back(by)
+            clock.step_back(by);
         } else {
-            clock.step_forward(by)
+            clock.step_forward(by);
         }
         clock
     };
