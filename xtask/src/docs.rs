@@ -53,7 +53,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "revoke",
-        says: |profile| yes(profile.revoke),
+        says: Profile::describe_revoke,
         proofs: &["revoked_holder_hears_of_it_and_the_next_token_is_greater"],
     },
 ];

@@ -61,6 +61,7 @@ controls! {
     }
     writes_for_anybody: Defect::WritesForAnybody => {
         lease_that_is_gone_writes_no_logbook: "a lease that is gone wrote",
+        revoked_lease_writes_no_logbook: "a lease that was taken away wrote",
     }
     has_one_lock: Defect::HasOneLock => {
         locks_of_different_names_are_apart: "payments is free, and was not given",
@@ -342,6 +343,10 @@ const WITHOUT_CONTROL: &[(&str, &str)] = &[
     ("run_can_be_spawned", "it does not compile if it is broken"),
     ("futures_of_users_can_cross_threads", "it does not compile if it is broken"),
     ("fence_refuses_another_holder_with_the_same_token", "it is the fence that fails it, in `fences`"),
+    (
+        "revoked_lock_is_free_when_its_holder_has_let_go_and_not_before",
+        "a lease in memory is over at once when it is revoked: `tests/processes`",
+    ),
     (
         "descriptor_that_stays_open_keeps_the_lock_taken",
         "the memory backend has no descriptors: `tests/processes`",

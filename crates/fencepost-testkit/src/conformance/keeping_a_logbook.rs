@@ -47,6 +47,26 @@ pub(super) async fn lease_that_is_gone_writes_no_logbook(stage: &Stage<'_>) {
     drop(late.release().await);
 }
 
+pub(super) async fn revoked_lease_writes_no_logbook(stage: &Stage<'_>) {
+    let name = "orders".parse().expect("the suite's names are valid");
+    let backend = stage.locks().backend();
+    let request = stage.request("orders", Wait::No);
+    let mut late = backend.acquire(&request).await.expect("a free lock can be had");
+    late.write_logbook(b"early").await.expect("its holder can write");
+    let revoked = stage.client().backend().revoke(&name, late.grant().token, "a test").await;
+    assert_eq!(revoked.expect("the holder can be revoked"), Revoked::Done);
+    let refused = late.write_logbook(b"late").await.expect_err("a lease that was taken away wrote");
+    assert_eq!(refused.kind(), ErrorKind::Lost, "{refused}");
+    drop(late.release().await);
+
+    let request = stage.request("orders", Wait::No);
+    let mut next = stage.client().backend().acquire(&request).await.expect("a lock that was let go is free");
+    let read = backend.logbook(&name).await.expect("a logbook can be read");
+    assert_eq!(read.as_deref(), Some(&b"early"[..]), "it is what was written before");
+    next.write_logbook(b"next").await.expect("its holder can write");
+    next.release().await.expect("a lease that is held can be released");
+}
+
 pub(super) async fn period_is_begun_once(stage: &Stage<'_>) {
     let first = take(&once(stage, "tick-9", MarkOn::Start)).await;
     let refused = once(stage, "tick-9", MarkOn::Start).try_acquire().await;

@@ -66,6 +66,7 @@ macro_rules! __cases {
             revoking async revoke_with_another_token_changes_nothing: IS_REVOCABLE;
             revoking async revoked_holder_hears_of_it_and_the_next_token_is_greater: IS_REVOCABLE;
             revoking async revoked_holder_is_told_why: PUSHES_REVOCATIONS;
+            revoking async revoked_lock_is_free_when_its_holder_has_let_go_and_not_before: IS_REVOCABLE_AND_ENDS_WITH_THE_PROCESS;
             revoking async revoke_is_refused_where_it_is_not_promised: IS_NOT_REVOCABLE;
             revoking async foreign_give_back_changes_nothing: ALWAYS;
             revoking async lease_can_be_freed_by_another_process: IS_GIVEN_BACK_BY_OTHERS;
@@ -117,7 +118,8 @@ macro_rules! __cases {
             slots async slots_are_refused_where_they_are_not_promised: HAS_NO_SLOTS;
 
             keeping_a_logbook async logbook_is_there_for_the_next_holder: KEEPS_A_LOGBOOK;
-            keeping_a_logbook async lease_that_is_gone_writes_no_logbook: KEEPS_A_LOGBOOK_AND_IS_REVOCABLE;
+            keeping_a_logbook async lease_that_is_gone_writes_no_logbook: KEEPS_A_LOGBOOK_AND_FREES_WHEN_REVOKED;
+            keeping_a_logbook async revoked_lease_writes_no_logbook: KEEPS_A_LOGBOOK_AND_IS_REVOCABLE;
             keeping_a_logbook async period_is_begun_once: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_counts_as_done_when_its_holder_says_so: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_of_many_attempts_is_begun_once: KEEPS_A_LOGBOOK;
