@@ -72,11 +72,12 @@ impl<'a> Revocation<'a> {
         }
         match block_on(self.locks.revoke(name, self.args.token, &self.args.reason)) {
             Ok(Revoked::Done) => {
-                self.tell_taken_away();
+                let (lock, token) = (&self.args.lock, self.args.token);
+                self.printer.detail(format_args!("{lock}: the lease with token {token} is taken away"));
                 if !self.locks.profile().frees_when_revoked() {
                     let what =
                         "its holder is told to stop; the lock is free when all its processes have ended";
-                    self.printer.note(format_args!("{}: {what}", self.args.lock));
+                    self.printer.note(format_args!("{lock}: {what}"));
                 }
                 self.seal(&self.nobodys()?).map(|()| Exit::OK)
             }
@@ -91,19 +92,12 @@ impl<'a> Revocation<'a> {
 
     /// Takes the lease of a reader away. It writes nothing that a fence would refuse, and the fences are left to those who do.
     fn revoke_reader(&self) -> Result<Exit> {
-        let name = self.args.lock.as_str();
-        match block_on(self.locks.revoke(name, self.args.token, &self.args.reason))? {
-            Revoked::Done => {
-                self.tell_taken_away();
-                Ok(Exit::OK)
-            }
-            Revoked::NotCurrent => self.not_current(&block_on(self.locks.inspect(name))?),
+        let (name, token) = (self.args.lock.as_str(), self.args.token);
+        if block_on(self.locks.revoke(name, token, &self.args.reason))? == Revoked::NotCurrent {
+            return self.not_current(&block_on(self.locks.inspect(name))?);
         }
-    }
-
-    fn tell_taken_away(&self) {
-        let (lock, token) = (&self.args.lock, self.args.token);
-        self.printer.detail(format_args!("{lock}: the lease with token {token} is taken away"));
+        self.printer.detail(format_args!("{name}: the reader's lease with token {token} is taken away"));
+        Ok(Exit::OK)
     }
 
     /// A stamp between the token that is meant and the next one.
