@@ -48,6 +48,10 @@ pub use fencepost_http as http;
 #[cfg(feature = "objectstore")]
 pub use fencepost_objectstore as objectstore;
 
+/// Counters and histograms of what locks do, for the crate prometheus-client.
+#[cfg(feature = "metrics")]
+pub use fencepost_metrics as metrics;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors

@@ -70,7 +70,7 @@ impl Journal {
         detail: Option<&str>,
     ) {
         if let Some(metrics) = &mut self.metrics {
-            metrics.event(event, lock, grant.map(|(token, _)| token));
+            metrics.event(event, lock, grant.map(|(token, _)| token), detail);
         }
         let Some((path, file)) = &mut self.events else { return };
         let (token, holder) = grant.unzip();
