@@ -44,10 +44,8 @@ impl Counting {
             }
             Event::NotGranted { error, waited } => self.end(outcome(error.kind()), *waited),
             Event::GivenUp { waited } => self.end("given_up", *waited),
-            Event::Quarantined => {
-                if !self.is_quarantined.swap(true, Ordering::Relaxed) {
-                    self.add(&all.quarantines);
-                }
+            Event::Quarantined if !self.is_quarantined.swap(true, Ordering::Relaxed) => {
+                self.add(&all.quarantines);
             }
             Event::Renewed { .. } => {
                 self.is_lost.store(false, Ordering::Relaxed);
@@ -56,10 +54,8 @@ impl Counting {
             Event::RenewFailed { .. } => self.add_with(&all.renewals, "outcome", "failed"),
             Event::Noticed { .. } => self.add(&all.notices),
             Event::Stale { .. } => self.add(&all.stale_refused),
-            Event::Lost { error } => {
-                if !self.is_lost.swap(true, Ordering::Relaxed) {
-                    self.add_with(&all.leases_lost, "reason", reason(error));
-                }
+            Event::Lost { error } if !self.is_lost.swap(true, Ordering::Relaxed) => {
+                self.add_with(&all.leases_lost, "reason", reason(error));
             }
             Event::Released { held, error } => {
                 self.part(match error {
