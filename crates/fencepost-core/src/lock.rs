@@ -12,7 +12,7 @@ use crate::event::{Attempt, Both, Observer};
 use crate::fence::Fence;
 use crate::lease::Lease;
 use crate::locks::{Locks, too_long, without_logbook};
-use crate::logbook::{Booked, Entries, Logbook, MarkOn, Period};
+use crate::logbook::{Entries, MarkOn, Period};
 use crate::name::LockName;
 use crate::poll::{Raced, race, until};
 use crate::profile::Tokens;
@@ -347,28 +347,9 @@ impl Lock {
         if self.entries.are_none() {
             return Ok((self.locks.0.acquire(request).await?, None));
         }
-        let booked = Box::pin(self.claim_with_entries(request)).await?;
+        let booked = Box::pin(self.entries.claim(&*self.locks.0, request)).await?;
         let completion = booked.completion();
         Ok((Box::new(booked), Some(completion)))
-    }
-
-    async fn claim_with_entries(&self, request: &AcquireRequest) -> Result<Booked> {
-        self.refuse_done(request).await?;
-        let backend = &*self.locks.0;
-        let claim = match backend.acquire(request).await {
-            Err(error) if error.kind() == ErrorKind::Contended => {
-                // Who holds it may have begun what was to be done once.
-                self.refuse_done(request).await?;
-                return Err(error);
-            }
-            claim => claim?,
-        };
-        self.entries.begin(backend, claim, request).await
-    }
-
-    async fn refuse_done(&self, request: &AcquireRequest) -> Result<()> {
-        let Some((period, _)) = &self.entries.once else { return Ok(()) };
-        Logbook::read(self.locks.0.logbook(&request.name).await?.as_deref())?.refuse_done(period)
     }
 
     fn refuse_what_cannot_be(&self) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::examine;
 use crate::generated::TxnRequest;
 use crate::keys::Keys;
+use crate::logbook;
 use crate::look;
 use crate::members::Failed;
 use crate::proof::{self, Proof};
@@ -37,6 +38,7 @@ pub const PROFILE: Profile = Profile::weakest("etcd")
     .detachable()
     .revocable()
     .rests()
+    .keeps_logbook()
     .costs(2, 1, Connections::OnePerProcess);
 
 /// How often others may be in the way of a lift.
@@ -98,7 +100,7 @@ impl EtcdBackend {
         let compare = vec![created(&key, place.created)];
         let request = TxnRequest { compare, success: vec![delete(&key), reason], failure: Vec::new() };
         let answer =
-            server.txn(&request, ONCE).await.map_err(|failed| doubtful(failed, "revoke the lease"))?;
+            server.txn(&request, ONCE).await.map_err(|failed| failed.doubtful("revoke the lease"))?;
         if answer.message.succeeded || answer.is_late {
             return Ok(Revoked::Done);
         }
@@ -124,19 +126,9 @@ impl EtcdBackend {
         let compare = vec![modified(&keys.lifted(), own.modified)];
         let success = vec![put(&keys.lifted(), text(offset), 0)];
         let lifting = TxnRequest { compare, success, failure: Vec::new() };
-        let answer = server.txn(&lifting, ONCE).await.map_err(|failed| doubtful(failed, "lift the token"))?;
+        let answer = server.txn(&lifting, ONCE).await.map_err(|failed| failed.doubtful("lift the token"))?;
         Ok(answer.message.succeeded)
     }
-}
-
-/// A change that may have been made.
-fn doubtful(failed: Failed, operation: &'static str) -> Error {
-    let is_late = failed.is_late;
-    let error = failed.error();
-    if !is_late {
-        return error.during(operation);
-    }
-    Error::new(ErrorKind::Indeterminate, operation, format!("{error}; etcd may have done it"))
 }
 
 impl fmt::Display for EtcdBackend {
@@ -208,6 +200,10 @@ impl Backend for EtcdBackend {
         // What the process that is gone has sent may still be on its way.
         drop(Box::pin(session::end(&self.server, lease, FOR_EVER)).await);
         if was_there || was_late { Ok(()) } else { Err(not_held()) }
+    }
+
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        logbook::read(&self.server, name).await
     }
 
     async fn examine(&self) -> Result<Examination> {

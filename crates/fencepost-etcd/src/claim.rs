@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 
 use crate::crowd::Presence;
 use crate::keys::Keys;
+use crate::logbook::Pen;
 use crate::members::Failed;
 use crate::record::micros;
 use crate::requests::one;
@@ -36,6 +37,7 @@ pub(crate) struct EtcdClaim {
     rests_until: Option<Moment>,
     /// When it was granted, where it was waited for: microseconds since 1970.
     granted: Option<u64>,
+    logbook: Pen,
 }
 
 impl EtcdClaim {
@@ -49,7 +51,8 @@ impl EtcdClaim {
         let server = session.server().clone();
         let rests_until = at_least.map(|at_least| server.clock().now().after(at_least));
         let granted = has_waited.then(|| server.clock().wall_micros());
-        Self { server, grant, session, stand, _presence: presence, rests_until, granted }
+        let logbook = Pen::of(&server, &grant.name, stand.first_at);
+        Self { server, grant, session, stand, _presence: presence, rests_until, granted, logbook }
     }
 }
 
@@ -64,6 +67,13 @@ impl Claim for EtcdClaim {
             return Ok(renewal);
         }
         Err(why_gone(&self.server, &self.grant.name, self.grant.holder).await)
+    }
+
+    async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        if Box::pin(self.logbook.write(&self.stand, self.session.id(), content)).await? {
+            return Ok(());
+        }
+        Err(why_gone(&self.server, &self.grant.name, self.grant.holder).await.during("write the logbook"))
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {

@@ -38,6 +38,17 @@ impl Keys {
     }
 }
 
+/// Where the holders of a lock leave something for those to come: behind all names, since it may be long, so that whoever reads
+/// all places does not read it too. No canonical name begins with a tilde.
+pub(crate) fn logbook(root: &str, name: &LockName) -> String {
+    format!("{root}~logbook/{}", name.canonical())
+}
+
+/// The end of the range that holds the places of all locks.
+pub(crate) fn end_of_names(root: &str) -> Vec<u8> {
+    format!("{root}~").into_bytes()
+}
+
 /// What the tokens of all locks are above their revisions by. No canonical name begins with a dot.
 pub(crate) fn offset(root: &str) -> String {
     format!("{root}.offset")
@@ -70,6 +81,15 @@ mod tests {
         assert_eq!(of("a/q/b").queue(), "/fencepost/a%2Fq%2Fb/q/");
         assert_eq!(of(".offset").queue(), "/fencepost/%2Eoffset/q/");
         assert_eq!(end_of("/fencepost/a/q/"), b"/fencepost/a/q0");
+    }
+
+    #[test]
+    fn logbooks_lie_behind_the_places_of_all_locks() {
+        for name in ["a", "~logbook/a", "zzz", "\u{10ffff}", "_", &"é".repeat(200)] {
+            let name = name.parse().unwrap();
+            assert!(Keys::of("/x/", &name).queue().into_bytes() < end_of_names("/x/"), "{name}");
+            assert!(logbook("/x/", &name).into_bytes() > end_of_names("/x/"), "{name}");
+        }
     }
 
     #[test]

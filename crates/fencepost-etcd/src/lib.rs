@@ -7,6 +7,7 @@
 //! - `members`, `login`, `failure`: which member is asked, and what is tried when it fails
 //! - `connection`, `grpc`, `generated`: one connection, and what goes over it
 //! - `look`, `examine`: onlookers, and what the set-up of the members weakens
+//! - `logbook`: what holders leave beside the token
 //! - `proof`: what a transaction of the user's compares
 //! - `endpoint`: what a URL says; `bare`: what measurements compare with
 
@@ -20,6 +21,7 @@ mod failure;
 mod generated;
 mod grpc;
 mod keys;
+mod logbook;
 mod login;
 mod look;
 mod members;

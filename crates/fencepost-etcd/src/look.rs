@@ -76,7 +76,7 @@ async fn places(server: &Server) -> Result<Vec<Place>> {
     let mut places = Vec::new();
     let mut request = RangeRequest {
         key: server.root().into(),
-        range_end: keys::end_of(server.root()),
+        range_end: keys::end_of_names(server.root()),
         limit: PAGE,
         ..RangeRequest::default()
     };

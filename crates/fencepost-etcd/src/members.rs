@@ -76,6 +76,16 @@ impl Failed {
     pub(crate) fn error(self) -> Error {
         self.failure.error()
     }
+
+    /// The same of a change that may have been made.
+    pub(crate) fn doubtful(self, operation: &'static str) -> Error {
+        let is_late = self.is_late;
+        let error = self.error();
+        if !is_late {
+            return error.during(operation);
+        }
+        Error::new(ErrorKind::Indeterminate, operation, format!("{error}; etcd may have done it"))
+    }
 }
 
 impl fmt::Debug for Members {

@@ -33,6 +33,20 @@ pub(crate) fn modified(key: &str, revision: i64) -> Compare {
     }
 }
 
+/// Whether a key has not been changed since that revision.
+pub(crate) fn unchanged_since(key: &str, revision: i64) -> Compare {
+    Compare { result: CompareResult::Less.into(), ..modified(key, revision + 1) }
+}
+
+/// Whether a key is tied to that lease.
+pub(crate) fn tied(key: &str, lease: i64) -> Compare {
+    Compare {
+        target: CompareTarget::Lease.into(),
+        target_union: Some(TargetUnion::Lease(lease)),
+        ..created(key, 0)
+    }
+}
+
 /// Whether no key begins with `prefix`.
 pub(crate) fn is_empty(prefix: &str) -> Compare {
     Compare { range_end: keys::end_of(prefix), ..created(prefix, 0) }

@@ -23,6 +23,8 @@ pub(crate) struct Stand {
     pub(crate) key: String,
     pub(crate) created: i64,
     modified: i64,
+    /// A revision at which it was seen as the first, once its token is settled.
+    pub(crate) first_at: i64,
     pub(crate) record: Record,
 }
 
@@ -44,6 +46,7 @@ pub(crate) struct Seen {
     offsets: [Kept; 2],
     /// The wall clock when it was seen.
     wall: i64,
+    revision: i64,
 }
 
 /// What an attempt to enter a queue came to.
@@ -120,7 +123,7 @@ impl Stand {
     pub(crate) fn found(server: &Server, keys: Keys, place: Place) -> Option<Self> {
         let key = String::from_utf8(place.key).ok()?;
         let (created, modified, record) = (place.created, place.modified, place.record?);
-        Some(Self { server: server.clone(), keys, key, created, modified, record })
+        Some(Self { server: server.clone(), keys, key, created, modified, first_at: created, record })
     }
 
     /// Looks who is ahead, by the word of a majority; `None` where the place is gone.
@@ -180,6 +183,7 @@ impl Stand {
         patience: Patience,
     ) -> Result<Option<FencingToken>> {
         for _ in 0..SETTLE_TRIES {
+            self.first_at = seen.revision;
             let [general, own] = seen.offsets;
             let least = general.offset.max(own.offset);
             let needed = seen.wall - self.created;
@@ -339,7 +343,7 @@ impl Entering<'_> {
     fn stands(self, created: i64, modified: i64, seen: Seen) -> Entry {
         let Self { server, keys, key, record, .. } = self;
         let (server, keys, key) = (server.clone(), keys.clone(), key.to_owned());
-        Entry::In(Box::new((Stand { server, keys, key, created, modified, record }, seen)))
+        Entry::In(Box::new((Stand { server, keys, key, created, modified, first_at: created, record }, seen)))
     }
 }
 
@@ -357,7 +361,7 @@ fn read(server: &Server, done: &Done, first: usize, wall: i64, key: &str) -> See
         None => Ahead::Nobody,
         Some(other) => Place::read(other).map_or(Ahead::Unknown, Ahead::Somebody),
     };
-    Seen { ahead, offsets, wall }
+    Seen { ahead, offsets, wall, revision: done.header.revision }
 }
 
 /// The last place among keys in the order in which they were made.

@@ -18,8 +18,9 @@ use crate::claim::FileClaim;
 use crate::directory::{Directory, Paths, failure};
 use crate::examine::{Purpose, examine};
 use crate::hold::Hold;
+use crate::logbook;
 use crate::queue;
-use crate::record::{CHANGE_LEAST, HolderLine, TokenRecord, exclusively};
+use crate::record::{CHANGE_LEAST, CHANGE_MOST, HolderLine, TokenRecord, exclusively};
 use crate::table::{LockTable, describe};
 
 /// What the file backend promises.
@@ -31,14 +32,12 @@ pub const PROFILE: Profile = Profile::weakest("file")
     .timing(Timing::Untimed)
     .outlives_sessions()
     .rests()
+    .keeps_logbook()
     .longest_ttl(None)
     .costs(0, 0, Connections::None);
 
 /// A waiter of another process that gave up may hold the lock for an instant, so a try that must not wait tries twice.
 const SECOND_TRY_AFTER: Duration = Duration::from_millis(1);
-
-/// How long anybody waits at most for another process's change of a record: that process is stopped.
-const CHANGE_MOST: Duration = Duration::from_secs(30);
 
 /// Locks in a directory of this host.
 #[derive(Clone, Debug)]
@@ -100,7 +99,13 @@ impl FileBackend {
         HolderLine::new(name.clone(), token, holder, request.label.clone(), wall).write(&hold.lock);
         let ttl = self.expires.then_some(request.ttl);
         let grant = Grant { name, holder, token, ttl, counted_from, slack: None };
-        Ok(Outcome::Granted(FileClaim::new(hold, grant, paths.token.clone(), self.clock.clone())))
+        Ok(Outcome::Granted(FileClaim::new(
+            hold,
+            grant,
+            self.directory.clone(),
+            paths.clone(),
+            self.clock.clone(),
+        )))
     }
 
     fn draw(&self, file: &File, paths: &Paths, request: &AcquireRequest) -> io::Result<Drawn> {
@@ -303,6 +308,10 @@ impl Backend for FileBackend {
         }
         let file = self.directory.open(&paths.lock)?;
         HolderLine::clear(&file).map_err(|error| failure("clear the holder's line", &paths.lock, error))
+    }
+
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        logbook::read(&self.directory.paths(name))
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -1,7 +1,7 @@
 //! A live claim on a file lock: both descriptors, and a look now and then whether the files are still in place.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use async_trait::async_trait;
 use fencepost_core::{Claim, Clock, Descriptor, Error, Grant, Handover, LossReason, Renewal, Result};
 use futures_util::future::BoxFuture;
 
+use crate::directory::{Directory, Paths};
 use crate::hold::{FileId, Hold};
+use crate::logbook::Writing;
+use crate::record::CHANGE_MOST;
 
 /// How often a holder looks whether its files are still in place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -25,19 +28,21 @@ pub(crate) struct FileClaim {
     lock: Arc<OwnedFd>,
     token: Arc<OwnedFd>,
     token_id: FileId,
-    token_path: PathBuf,
+    directory: Directory,
+    paths: Paths,
     clock: Clock,
 }
 
 impl FileClaim {
-    pub(crate) fn new(hold: Hold, grant: Grant, token_path: PathBuf, clock: Clock) -> Self {
+    pub(crate) fn new(hold: Hold, grant: Grant, directory: Directory, paths: Paths, clock: Clock) -> Self {
         let Hold { lock, token, token_id } = hold;
         Self {
             grant,
             lock: Arc::new(lock.into()),
             token: Arc::new(token.into()),
             token_id,
-            token_path,
+            directory,
+            paths,
             clock,
         }
     }
@@ -53,8 +58,22 @@ impl Claim for FileClaim {
         Ok(Renewal { ttl: self.grant.ttl, counted_from: self.clock.now() })
     }
 
+    async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        let writing = Writing {
+            directory: self.directory.clone(),
+            paths: self.paths.clone(),
+            clock: self.clock.clone(),
+            grant: self.grant.clone(),
+            token_id: self.token_id,
+            hold: [Arc::clone(&self.lock), Arc::clone(&self.token)],
+            content: content.to_vec(),
+            limit: self.clock.now().after(CHANGE_MOST),
+        };
+        writing.carry_out().await
+    }
+
     fn lost(&self) -> BoxFuture<'static, Error> {
-        let (path, clock) = (self.token_path.clone(), self.clock.clone());
+        let (path, clock) = (self.paths.token.clone(), self.clock.clone());
         let ours = self.token_id;
         Box::pin(async move {
             while ours.is_at(&path) {
@@ -81,6 +100,6 @@ impl Claim for FileClaim {
 
     async fn release(self: Box<Self>) -> Result<()> {
         // Closing is the release. An explicit unlock would free the lock for every duplicate, a guardian's too.
-        if self.token_id.is_at(&self.token_path) { Ok(()) } else { Err(replaced(&self.token_path)) }
+        if self.token_id.is_at(&self.paths.token) { Ok(()) } else { Err(replaced(&self.paths.token)) }
     }
 }

@@ -1,9 +1,9 @@
 //! The directory of the locks: where it is, that it is fit for locks, and how files in it are opened.
 //!
-//! Invariant: nothing here ever unlinks or renames a lock file, and nothing follows a symbolic link inside the directory.
+//! Invariant: nothing here ever unlinks or renames a file that is locked, and nothing follows a symbolic link inside the directory.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,13 @@ pub(crate) struct Paths {
     pub(crate) lock: PathBuf,
     /// The token record.
     pub(crate) token: PathBuf,
+}
+
+impl Paths {
+    /// What the holders leave for those to come.
+    pub(crate) fn logbook(&self) -> PathBuf {
+        self.lock.with_extension("logbook")
+    }
 }
 
 impl Directory {
@@ -117,14 +124,40 @@ impl Directory {
         }
     }
 
+    /// Puts `content` in the place of `path`: it is on the disk before the name leads to it, and the name is when this returns. Only
+    /// one at a time may do so, and what one that was killed has left is removed by the next.
+    pub(crate) fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut staged = path.as_os_str().to_owned();
+        staged.push(".new");
+        let staged = Path::new(&staged);
+        remove(staged)?;
+        let replaced = self.stage(staged, content).and_then(|()| std::fs::rename(staged, path));
+        if replaced.is_err() {
+            // The next one removes it otherwise.
+            let _ = remove(staged);
+        }
+        replaced?;
+        File::open(&self.0)?.sync_all()
+    }
+
+    fn stage(&self, staged: &Path, content: &[u8]) -> io::Result<()> {
+        let mut file = options().create_new(true).mode(0o600).open(staged)?;
+        file.set_permissions(self.shared_mode())?;
+        file.write_all(content)?;
+        file.sync_all()
+    }
+
     /// Whoever may make files in the directory may use those that are there.
     fn share(&self, file: File, path: &Path) -> Result<File> {
-        let shared = std::fs::metadata(&self.0).map(|metadata| metadata.mode() & 0o022).unwrap_or_default();
-        // Whatever the umask says: a file that its owner cannot open would keep everybody from the lock.
-        let mode = 0o600 | shared | shared << 1;
-        let changed = file.set_permissions(std::fs::Permissions::from_mode(mode));
+        let changed = file.set_permissions(self.shared_mode());
         changed.map_err(|error| failure("share the lock's file", path, error))?;
         Ok(file)
+    }
+
+    /// Whatever the umask says: a file that its owner cannot open would keep everybody from the lock.
+    fn shared_mode(&self) -> std::fs::Permissions {
+        let shared = std::fs::metadata(&self.0).map(|metadata| metadata.mode() & 0o022).unwrap_or_default();
+        std::fs::Permissions::from_mode(0o600 | shared | shared << 1)
     }
 }
 
@@ -133,6 +166,14 @@ pub(crate) fn shared_file_system(kind: u64) -> Option<&'static str> {
     // The kernel's numbers have 32 bits, and some of them come out with a sign.
     let known = SHARED_FILE_SYSTEMS.iter().find(|(number, _)| *number == kind & 0xffff_ffff);
     known.map(|(_, name)| *name)
+}
+
+/// Removes a file that need not be there.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn options() -> std::fs::OpenOptions {

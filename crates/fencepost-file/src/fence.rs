@@ -7,7 +7,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
@@ -18,10 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory::{Directory, failure};
 use crate::examine::{Purpose, examine};
-use crate::record::exclusively;
-
-/// How long a change of a mark waits at most for another one of the same lock.
-const CHANGE_MOST: Duration = Duration::from_secs(30);
+use crate::record::{CHANGE_MOST, exclusively};
 
 /// A fence whose marks are files of one directory.
 #[derive(Debug)]

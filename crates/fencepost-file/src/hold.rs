@@ -36,7 +36,7 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    fn new(metadata: &Metadata) -> Self {
+    pub(crate) fn new(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 

@@ -5,6 +5,7 @@
 //! - `directory`: which directory, who may use it, opening what is in it
 //! - `hold`: the two kernel locks that make one hold; `queue`: waiting for them on a thread
 //! - `record`: the token record and the line that names the holder; `table`: the kernel's table of locks
+//! - `logbook`: what holders leave for those to come
 //! - `examine`: what the directory shows of itself
 //! - `fence`: a fence in a directory; `publish`, `copy`: results of jobs behind it
 
@@ -15,6 +16,7 @@ mod directory;
 mod examine;
 mod fence;
 mod hold;
+mod logbook;
 mod publish;
 mod queue;
 mod record;

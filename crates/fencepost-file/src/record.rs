@@ -130,8 +130,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// How long anybody waits at least for another's change of a file.
 pub(crate) const CHANGE_LEAST: Duration = Duration::from_millis(500);
 
+/// How long anybody waits at most for it: whoever changes it is stopped.
+pub(crate) const CHANGE_MOST: Duration = Duration::from_secs(30);
+
 /// Opens a regular file for a look.
-fn open_carefully(path: &Path) -> Option<File> {
+pub(crate) fn open_carefully(path: &Path) -> Option<File> {
     let file = File::options().read(true).custom_flags(CAREFULLY).open(path).ok()?;
     file.metadata().is_ok_and(|metadata| metadata.is_file()).then_some(file)
 }

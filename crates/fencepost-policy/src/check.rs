@@ -42,6 +42,7 @@ pub(crate) fn rule(policy: &Policy, rule: &Rule, url: Option<&BackendUrl>) -> Ve
     found.extend(not_filled_in(policy, rule, url));
     found.extend(ttl_too_long(policy, rule, &timing, url));
     found.extend(grace_too_long(policy, rule, &timing));
+    found.extend(history_without_a_logbook(policy, rule, url));
     if rule.accept_risk.is_none() {
         let weak = |weakness: Weakness| {
             let message = format!("the rule says that an overlap corrupts, but {}", weakness.message);
@@ -119,6 +120,18 @@ fn grace_too_long(policy: &Policy, rule: &Rule, timing: &Timing) -> Option<Findi
     let shown = duration::format(*grace.get_ref());
     let message = format!("a grace of {shown} is more than half of the ttl of {}", duration::format(ttl));
     Some(policy.source().error(ours.span(), message).hint("lower the grace, or raise the ttl"))
+}
+
+/// Only Redlock keeps nothing beside a lock's token.
+fn history_without_a_logbook(policy: &Policy, rule: &Rule, url: Option<&BackendUrl>) -> Option<Finding> {
+    let kind = url.filter(|_| rule.history > 0)?.kind();
+    (kind == "redlock").then(|| {
+        let message = format!("{kind} keeps no history of a lock");
+        policy
+            .source()
+            .error(rule.history_at.clone(), message)
+            .hint("remove `history`, or use another backend")
+    })
 }
 
 fn needless_risk(policy: &Policy, rule: &Rule, url: Option<&BackendUrl>) -> Option<Finding> {

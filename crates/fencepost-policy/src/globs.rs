@@ -16,6 +16,17 @@ const ANY: &str = "\u{1}";
 const MOST_SLASHES: usize = 10;
 const MOST_MODELS: usize = 400;
 
+/// The name of the lock that `name` is a slot of.
+pub(crate) fn whole(name: &str) -> Option<&str> {
+    let (whole, number) = name.rsplit_once('#')?;
+    let is_slot = match number.as_bytes() {
+        [one] => one.is_ascii_digit(),
+        [b'1'..=b'9', two] => two.is_ascii_digit(),
+        _ => false,
+    };
+    (is_slot && !whole.is_empty()).then_some(whole)
+}
+
 /// Why a text is no glob, and what to do about it.
 pub(crate) type Problem = (String, &'static str);
 

@@ -131,10 +131,11 @@ impl Policy {
         ConfigError::unless_empty(wrong).map(|()| url.expect("what is not filled in is wrong"))
     }
 
-    /// The rule for a lock: the first that matches.
+    /// The rule for a lock: the first that matches it or, where it is a slot (`NAME#0` to `NAME#99`), the lock that it is one of.
     pub fn rule_for(&self, lock: &LockName) -> Option<&Rule> {
-        let matched = self.content.globs.matches(lock.as_str());
-        matched.into_iter().min().map(|index| &self.content.rules[index])
+        let names = std::iter::once(lock.as_str()).chain(globs::whole(lock.as_str()));
+        let matched = names.flat_map(|name| self.content.globs.matches(name));
+        matched.min().map(|index| &self.content.rules[index])
     }
 
     /// The globs that come nearest to a lock's name, for a message that none matches it.

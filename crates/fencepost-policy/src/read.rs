@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use crate::check::longest_ttl;
 use crate::finding::ConfigError;
 use crate::globs;
-use crate::rule::{DEFAULT_HISTORY, Rule, Timing};
+use crate::rule::{DEFAULT_HISTORY, MOST_HISTORY, Rule, Timing};
 use crate::source::Source;
 use crate::table::{Reader, Table, Value, meant, quoted};
 use crate::template::{Role, Template};
@@ -183,6 +183,7 @@ impl<'a> Reader<'a> {
             fences: self.fences(&table, fences),
             glob_at: glob.as_ref().map(Spanned::span).unwrap_or_default(),
             backend_at: backend.as_ref().map(Spanned::span).unwrap_or_default(),
+            history_at: table.get("history").map(Spanned::span).unwrap_or_default(),
         };
         let read = globs::read(glob?.get_ref())
             .map_err(|(problem, hint)| self.refuse(rule.glob_at.clone(), problem, hint));
@@ -261,12 +262,18 @@ impl<'a> Reader<'a> {
             DeValue::Integer(count) => u64::from_str_radix(count.as_str(), count.radix()).ok(),
             _ => None,
         };
-        if count.is_none() {
-            self.refuse(
+        match count {
+            None => self.refuse(
                 value.span(),
                 "\"history\" is a number of grants, true or false",
                 "write it without quotes",
-            );
+            ),
+            Some(count) if count > MOST_HISTORY => self.refuse(
+                value.span(),
+                format!("a history of {count} grants is longer than can be kept"),
+                format!("the most is {MOST_HISTORY}"),
+            ),
+            Some(_) => {}
         }
         count.unwrap_or_default()
     }

@@ -12,6 +12,9 @@ use crate::template::Template;
 /// How many grants are kept where a rule says `history = true`.
 pub const DEFAULT_HISTORY: u64 = 100;
 
+/// How many grants are kept at most: they are read and written with each grant.
+pub(crate) const MOST_HISTORY: u64 = 1000;
+
 /// A rule: which locks it is for, where they live, and why.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -32,12 +35,13 @@ pub struct Rule {
     pub because: Option<String>,
     /// Why it may be weaker than its answers demand.
     pub accept_risk: Option<String>,
-    /// How many past grants are kept.
+    /// How many of the last grants are kept for `fencepost history`; zero where none is.
     pub history: u64,
     pub(crate) timing: Timing,
     pub(crate) fences: Vec<Template>,
     pub(crate) glob_at: Range<usize>,
     pub(crate) backend_at: Range<usize>,
+    pub(crate) history_at: Range<usize>,
 }
 
 /// What the configuration says about one lock.

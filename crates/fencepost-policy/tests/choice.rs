@@ -201,3 +201,35 @@ fn bound_of_a_filled_in_url_holds() {
     let error = choose(&policy, "a").unwrap_err();
     assert_eq!(error.findings()[0].message(), "a ttl of 2m is more than the 1m that the backend \"x\" gives");
 }
+
+#[test]
+fn slot_lives_where_its_lock_does() {
+    let rules = RULES.replace("events/**", "events/nightly");
+    let policy = policy(&rules);
+    for slot in ["events/nightly#0", "events/nightly#9", "events/nightly#99"] {
+        assert_eq!(choose(&policy, slot).unwrap().unwrap().rule.glob, "events/nightly", "{slot}");
+    }
+    for other in ["events/nightly#", "events/nightly#100", "events/nightly#01", "events/nightly#x", "#1"] {
+        assert!(choose(&policy, other).unwrap().is_none(), "{other}");
+    }
+    let own = rules.replace("ledger/*", "other#1");
+    assert!(
+        policy_rule(&own, "other#1") == "other#1"
+            && policy_rule(&own, "events/nightly#1") == "events/nightly"
+    );
+}
+
+fn policy_rule(text: &str, lock: &str) -> String {
+    policy(text).rule_for(&name(lock)).expect("a rule matches").glob.clone()
+}
+
+#[test]
+fn history_is_refused_where_nothing_is_kept_beside_the_token() {
+    let text = "[backends.x]\nurl = \"redlock://a,b,c\"\n[[locks]]\nmatch = \"**\"\nbackend = \"x\"\nhistory = true\n";
+    let refused = choose(&policy(text), "a").unwrap_err();
+    assert_eq!(refused.findings()[0].message(), "redlock keeps no history of a lock");
+    assert_eq!(policy(text).check(), refused.findings());
+    for right in [text.replace("redlock://a,b,c", "redis://a"), text.replace("true", "false")] {
+        assert!(choose(&policy(&right), "a").is_ok(), "{right}");
+    }
+}

@@ -93,6 +93,10 @@ fn every_message_says_what_to_do() {
             "[backends.x]\nurl = \"redis://${1}@h\"",
             "write `${NAME}` or `${file:/path}`; `$${` is a plain `${`",
         ),
+        (
+            "[backends.x]\nurl = \"file:/x\"\n[[locks]]\nmatch = \"a\"\nbackend = \"x\"\nhistory = 1001",
+            "the most is 1000",
+        ),
         ("[[locks]]\nmatch = \"a\"\nbackend = \"x\"", "add `[backends.\"x\"]` with a `url`"),
         ("[backends.x]\nurl = \"file:/x\"\n[[locks]]\nmatch = \"a\"\nbackend = \"other\"", "there is \"x\""),
     ] {

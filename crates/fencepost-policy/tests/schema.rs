@@ -93,6 +93,7 @@ fn what_the_reader_refuses_word_by_word_the_schema_refuses_too() {
         ("\"many\"", "2"),
         ("\"until March\"", "\"\""),
         ("history = true", "history = -1"),
+        ("history = true", "history = 1001"),
         ("fence = [", "fenc = ["),
         ("match = \"**\"", ""),
         ("backend = \"a\"", ""),

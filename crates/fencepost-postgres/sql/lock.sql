@@ -49,14 +49,32 @@ create table if not exists fencepost.revocation (
     reason text not null
 );
 
--- A first installation has forgotten no lease.
+-- What holders of a lock have left for those to come. Not in the lock's row, which each grant writes anew.
+create table if not exists fencepost.logbook (
+    id int primary key,
+    content bytea not null
+);
+
+-- A first installation has forgotten no lease. In an older one, whoever may hold locks may also use the tables that have come since.
 do $$
+declare
+    grantee text;
 begin
-    insert into fencepost.installation (version) values (1) on conflict do nothing;
+    insert into fencepost.installation (version) values (2) on conflict do nothing;
     if found then
         insert into fencepost.incarnation (started, ready_at)
         values (pg_catalog.pg_postmaster_start_time(), pg_catalog.clock_timestamp())
         on conflict do nothing;
+    end if;
+    update fencepost.installation set version = 2 where version < 2;
+    if found then
+        for grantee in
+            select case a.grantee when 0 then 'public' else a.grantee::regrole::text end
+            from pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
+            where c.oid = 'fencepost.lock'::regclass and a.privilege_type = 'UPDATE' and a.grantee <> c.relowner
+        loop
+            execute 'grant select, insert, update on fencepost.logbook to ' || grantee;
+        end loop;
     end if;
 end $$;
 

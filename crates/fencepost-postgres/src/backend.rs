@@ -16,6 +16,7 @@ use crate::endpoint::{Endpoint, Options, PausePolicy};
 use crate::examine::examine_locks;
 use crate::failure::{is, unavailable};
 use crate::libpq::Environment;
+use crate::logbook;
 use crate::look::{Wanted, look};
 use crate::queue;
 use crate::schema::missing_rights;
@@ -32,6 +33,7 @@ pub const PROFILE: Profile = Profile::weakest("postgres")
     .quarantine(true)
     .revocable()
     .rests()
+    .keeps_logbook()
     .costs(1, 1, Connections::OnePerLock);
 
 /// How long looking, lifting or revoking may take.
@@ -95,6 +97,14 @@ impl PostgresBackend {
         states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
         self.server.keep(session);
         Ok(states)
+    }
+
+    async fn read_logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        let session = self.server.session_about(name).await?;
+        let content = logbook::read(&session, name).await;
+        // One on which it went wrong is not used for anything else; if it holds a lock, that is not for a reader to end.
+        self.server.keep(session);
+        content
     }
 
     async fn raise(&self, name: &LockName, to: FencingToken) -> Result<()> {
@@ -231,6 +241,10 @@ impl Backend for PostgresBackend {
                 Err(Error::lost(LossReason::Expired, "it is not held any more").during("release the lock"))
             }
         }
+    }
+
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        self.in_time(self.read_logbook(name)).await
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -9,8 +9,9 @@ use fencepost_core::{
 };
 use futures_util::future::BoxFuture;
 
+use crate::logbook;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Session, answered};
 
 /// How long a holder that has lost its session asks why before it is told.
 const ASK_WHY_MOST: Duration = Duration::from_millis(500);
@@ -31,8 +32,19 @@ pub(crate) struct PostgresClaim {
 impl PostgresClaim {
     /// It takes over the use of the session from whoever asked.
     pub(crate) fn new(server: Server, session: Arc<Session>, id: i32, grant: Grant) -> Self {
-        server.note_holder(grant.holder, &session);
+        server.note_holder(grant.holder, &grant.name, &session);
         Self { server, session, id, grant, is_released: false }
+    }
+}
+
+impl PostgresClaim {
+    /// What a request that failed means for the lease: a session that cannot be talked to is closed, and the lease is lost.
+    async fn meant_by(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Unavailable {
+            return error;
+        }
+        self.session.close();
+        self.lost().await
     }
 }
 
@@ -49,11 +61,18 @@ impl Claim for PostgresClaim {
             Ok(false) => {
                 Err(Error::lost(LossReason::Expired, "the session on the server does not hold it any more"))
             }
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
-                self.session.close();
-                Err(self.lost().await)
+            Err(error) => Err(self.meant_by(error).await),
+        }
+    }
+
+    async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        let writing = Box::pin(logbook::write(&self.session, self.id, &self.grant, content));
+        match answered(self.server.clock(), writing).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                Err(Error::lost(LossReason::Expired, "the session on the server does not hold it any more"))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(self.meant_by(error).await),
         }
     }
 

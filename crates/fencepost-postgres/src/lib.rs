@@ -6,7 +6,7 @@
 //! - `connection`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
 //! - `schema`, and the SQL in `sql/`: what is kept in the database
 //! - `fence`, `transaction`: the mark beside the data, and its check
-//! - `look`: onlookers; `examine`: how the servers are set up
+//! - `logbook`: what holders leave beside the token; `look`: onlookers; `examine`: how the servers are set up
 //! - `endpoint`, `libpq`: what a URL says, and libpq's environment, services and password file
 
 mod backend;
@@ -17,6 +17,7 @@ mod examine;
 mod failure;
 mod fence;
 mod libpq;
+mod logbook;
 mod look;
 mod pooler;
 mod queue;

@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 use crate::failure::{failure, is};
 
 /// The version of the schema that this build works with.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
 
 /// What makes the schema. It can be run again and changes nothing then.
 pub(crate) const SQL: &str = concat!(

@@ -31,8 +31,8 @@ struct Shared {
     options: Options,
     idle: Mutex<Idle>,
     ids: Mutex<HashMap<LockName, i32>>,
-    /// The sessions on which locks are held, by their holders: the next lock of a set goes on the same one.
-    holding: Mutex<HashMap<HolderId, Weak<Session>>>,
+    /// The locks that are held and their sessions, by their holders: the next lock of a set goes on the same one.
+    holding: Mutex<HashMap<HolderId, (LockName, Weak<Session>)>>,
     queues: Mutex<HashMap<LockName, VecDeque<oneshot::Sender<Turn>>>>,
 }
 
@@ -128,8 +128,23 @@ impl Server {
     /// The session on which one of `holders` holds a lock. Whoever gets it is counted as a user of it beside that one.
     pub(crate) fn session_of(&self, holders: &[HolderId]) -> Option<Arc<Session>> {
         let holding = lock(&self.0.holding);
-        let session = holders.iter().find_map(|holder| holding.get(holder)?.upgrade());
+        let session = holders.iter().find_map(|holder| holding.get(holder)?.1.upgrade());
         session.filter(|session| session.is_open()).inspect(|session| session.enter())
+    }
+
+    /// A session to look at a lock: the one that holds it, where this process does, or else any.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes what was opened.
+    pub(crate) async fn session_about(&self, name: &LockName) -> Result<Arc<Session>> {
+        let holder = {
+            let holding = lock(&self.0.holding);
+            holding.iter().find_map(|(holder, (held, _))| (held == name).then_some(*holder))
+        };
+        match holder.and_then(|holder| self.session_of(&[holder])) {
+            Some(session) => Ok(session),
+            None => self.session(self.0.options.max_ttl).await,
+        }
     }
 
     /// Why the lease with `token` was taken away, if it was.
@@ -145,8 +160,8 @@ impl Server {
         Ok(row.map(|row| row.get(0)))
     }
 
-    pub(crate) fn note_holder(&self, holder: HolderId, session: &Arc<Session>) {
-        lock(&self.0.holding).insert(holder, Arc::downgrade(session));
+    pub(crate) fn note_holder(&self, holder: HolderId, name: &LockName, session: &Arc<Session>) {
+        lock(&self.0.holding).insert(holder, (name.clone(), Arc::downgrade(session)));
     }
 
     pub(crate) fn forget_holder(&self, holder: HolderId) {

@@ -20,7 +20,7 @@ use crate::quorum::GREATEST_TOKEN;
 use crate::resp::Reply;
 use crate::script::{self, Script};
 use crate::server::Server;
-use crate::session::{lost_touch, refuse};
+use crate::session::{lost_touch, refuse, unexpected};
 
 /// What one Redis promises.
 pub const PROFILE: Profile = Profile::weakest("redis")
@@ -34,6 +34,7 @@ pub const PROFILE: Profile = Profile::weakest("redis")
     .quarantine(true)
     .revocable()
     .rests()
+    .keeps_logbook()
     .costs(1, 1, Connections::OnePerProcess);
 
 /// Locks on one Redis, wherever it is.
@@ -165,6 +166,16 @@ impl Backend for RedisBackend {
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         // What the process that is gone has sent may still be on its way.
         claim::release(&self.server, &Keys::of(&handover.lock), handover, true).await
+    }
+
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        let session = self.server.session().await?;
+        let reply = session.connection.call(&[b"GET", Keys::of(name).logbook.as_bytes()]).await;
+        match reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)? {
+            Reply::Null => Ok(None),
+            Reply::Text(content) => Ok(Some(content)),
+            reply => Err(unexpected("GET", &reply)),
+        }
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -18,6 +18,9 @@ use crate::script;
 use crate::server::Server;
 use crate::session::{REFUSED_PAUSE, Session, lost_touch, refuse, refused, unexpected};
 
+/// How long a logbook is kept after it was written: longer than the year that the longest period of a plan takes.
+const LOGBOOK_KEPT: Duration = Duration::from_hours(400 * 24);
+
 /// A lock that is held on one server. Dropped without a release it stays taken until its ttl has run out.
 #[derive(Debug)]
 pub(crate) struct RedisClaim {
@@ -55,6 +58,28 @@ impl Claim for RedisClaim {
 
     async fn renew(&mut self) -> Result<Renewal> {
         self.server.renew(self.grant.holder, self.grant.ttl.unwrap_or_default()).await
+    }
+
+    /// It is sent once, so that no earlier one comes after a later one.
+    async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        let session = self.server.session().await?;
+        let Grant { holder, token, .. } = self.grant;
+        let tombstone = self.keys.tombstone(holder);
+        let (beginning, kept) = (record::beginning(holder, token), LOGBOOK_KEPT.as_secs().to_string());
+        let keys = [&*self.keys.lock, &tombstone, &self.keys.logbook].map(str::as_bytes);
+        let words = [&keys[..], &[beginning.as_bytes(), content, kept.as_bytes()]].concat();
+        let script = &script::WRITE_LOGBOOK;
+        match session.connection.run_text(script.text, script.hash(), keys.len(), &words).await {
+            Ok(reply) => match refuse(reply)? {
+                Reply::Integer(1) => Ok(()),
+                state => Err(gone(state.text()).during("write the logbook")),
+            },
+            Err(broken) if broken.was_sent => {
+                let what = format!("{}; the server may have done it", broken.why);
+                Err(Error::new(ErrorKind::Indeterminate, "write the logbook", what))
+            }
+            Err(broken) => Err(lost_touch(&broken)),
+        }
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {

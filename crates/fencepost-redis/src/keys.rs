@@ -28,13 +28,22 @@ pub(crate) struct Keys {
     pub(crate) queue: String,
     /// Until when each waiter is believed to live.
     pub(crate) waiters: String,
+    /// What holders leave for those to come.
+    pub(crate) logbook: String,
     tombstone: String,
 }
 
 impl Keys {
     pub(crate) fn of(name: &LockName) -> Self {
         let key = |what| format!("fencepost:{{{}}}:{what}", name.canonical());
-        Self { lock: key("l"), token: key("s"), queue: key("q"), waiters: key("w"), tombstone: key("x:") }
+        Self {
+            lock: key("l"),
+            token: key("s"),
+            queue: key("q"),
+            waiters: key("w"),
+            logbook: key("b"),
+            tombstone: key("x:"),
+        }
     }
 
     /// Where it is written that an attempt of `holder` is over.

@@ -48,6 +48,7 @@ scripts! {
     CANCEL: "claim_alone" "hand_over" "cancel";
     RENEW: "renew";
     BEAT: "claim_alone" "hand_over" "beat";
+    WRITE_LOGBOOK: "write_logbook";
     INSPECT: "inspect";
     REVOKE: "claim_alone" "hand_over" "revoke";
     LIFT: "lift";

@@ -20,7 +20,7 @@ use crate::protocol::{Code, Request, Stay};
 use crate::record::{LockRecord, PlaceRecord, Revocation};
 use crate::seen::Seen;
 use crate::session::{gone, lost_touch, refused, unavailable};
-use crate::{claim, nodes, queue};
+use crate::{claim, logbook, nodes, queue};
 
 /// What one ensemble promises.
 pub const PROFILE: Profile = Profile::weakest("zookeeper")
@@ -33,7 +33,8 @@ pub const PROFILE: Profile = Profile::weakest("zookeeper")
     .assured(Assured::Half)
     .outlives_sessions()
     .revocable()
-    .rests();
+    .rests()
+    .keeps_logbook();
 
 /// How long looking, lifting or revoking may take.
 const ASK_MOST: Duration = Duration::from_secs(15);
@@ -265,6 +266,12 @@ impl Backend for ZooKeeperBackend {
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         self.ask(async |connection| self.give_back_on(&connection, handover).await).await
+    }
+
+    async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        let lock = nodes::lock(self.chroot(), name);
+        let endpoint = self.ensemble.endpoint();
+        self.ask(async |connection| logbook::read(&connection, endpoint, &lock).await).await
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
 use crate::connection::Connection;
+use crate::logbook;
 use crate::offset;
 use crate::protocol::{Code, Request};
 use crate::queue::erase_behind;
@@ -65,6 +66,11 @@ impl Claim for ZooKeeperClaim {
         }
     }
 
+    async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        let Some(trace) = &self.trace else { return Err(gone(None)) };
+        logbook::write(&trace.used.session, trace.lock(), &self.node, content).await
+    }
+
     fn lost(&self) -> BoxFuture<'static, Error> {
         let gone = self.gone.clone();
         Box::pin(async move {
@@ -96,7 +102,7 @@ impl Claim for ZooKeeperClaim {
         loop {
             let connection = match session.connection().await {
                 Ok(connection) => connection,
-                Err(error) if error.kind() == ErrorKind::Lost => return Err(error.during("release the lock")),
+                Err(error) if session.has_ended() => return Err(error.during("release the lock")),
                 Err(_) => continue,
             };
             match release(&connection, trace.lock(), &self.node, self.rest.as_ref(), session.clock()).await {

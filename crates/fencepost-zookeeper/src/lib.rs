@@ -5,6 +5,7 @@
 //! - `ensemble`, `session`, `heartbeat`: the sessions of this process, what keeps them, and what their heartbeats prove
 //! - `trace`: what an attempt has left in a queue, which is never forgotten
 //! - `nodes`, `record`, `seen`, `offset`: what is kept on the ensemble, and what tokens are made of
+//! - `logbook`: what holders leave for those to come
 //! - `look`, `examine`, `words`: onlookers
 //! - `connection`, `protocol`, `jute`: one connection, and what goes over it
 //! - `endpoint`: what a URL says
@@ -17,6 +18,7 @@ mod ensemble;
 mod examine;
 mod heartbeat;
 mod jute;
+mod logbook;
 mod look;
 mod nodes;
 mod offset;

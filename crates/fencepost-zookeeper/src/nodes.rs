@@ -11,6 +11,8 @@ const ROOT: &str = "/fencepost";
 /// What stands between a holder and the number of its place.
 const EXCLUSIVE: &str = "-x-";
 
+const LOGBOOK: &str = "logbook";
+
 /// Where all locks are, below a chroot.
 pub(crate) fn root(chroot: &str) -> String {
     format!("{chroot}{ROOT}")
@@ -19,6 +21,11 @@ pub(crate) fn root(chroot: &str) -> String {
 /// The node of a lock, whose children are its queue.
 pub(crate) fn lock(chroot: &str, name: &LockName) -> String {
     format!("{chroot}{ROOT}/{}", name.canonical())
+}
+
+/// The node of a lock's logbook. It stands among the places of the queue, and is none.
+pub(crate) fn logbook(lock: &str) -> String {
+    format!("{lock}/{LOGBOOK}")
 }
 
 /// What the places of one attempt are called before they have their number.
@@ -89,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_passed_over() {
-        let foreign = ["lock-0000000001", "a-x-0000000001", "zzz", ""].map(str::to_owned);
+        let foreign = [LOGBOOK, "lock-0000000001", "a-x-0000000001", "zzz", ""].map(str::to_owned);
         assert!(queue(&foreign).is_empty());
         assert_eq!(Place::of(&node(1, 7)).unwrap().holder, HolderId::from_bytes([1; 16]));
         assert_eq!(Place::of(&format!("{}7", stem(HolderId::from_bytes([1; 16])))), None);

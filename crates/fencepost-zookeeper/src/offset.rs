@@ -72,12 +72,10 @@ async fn raise_all(connection: &Connection, root: &str, wall: u64, number: u64) 
 /// # Errors
 /// Where that is not why.
 pub(crate) fn is_done(answer: &Answer) -> Result<bool> {
-    let parts = answer.parts().unwrap_or_default();
-    let failed = parts.into_iter().chain([answer.code]).find(|code| *code != Code::OK);
-    match failed {
+    match answer.failed_part().map_err(garbled)? {
         None => Ok(true),
-        Some(Code::NO_NODE | Code::BAD_VERSION) => Ok(false),
-        Some(code) => Err(refused(code)),
+        Some((_, Code::NO_NODE | Code::BAD_VERSION)) => Ok(false),
+        Some((_, code)) => Err(refused(code)),
     }
 }
 

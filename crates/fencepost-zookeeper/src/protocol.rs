@@ -260,7 +260,24 @@ impl Answer {
         self.parts().ok()?.first().copied()
     }
 
-    /// What came of each part of a transaction of deletes, checks and changes of data.
+    /// Whether a quorum has acknowledged a [transaction of one check](Self::check): it may have found no node, or one of others.
+    pub(crate) fn is_committed(&self) -> bool {
+        matches!(self.check(), Some(Code::OK | Code::NO_NODE | Code::NO_AUTH))
+    }
+
+    /// The part of a transaction for which nothing of it was carried out, and why; `None` where all of it was. What was refused as a
+    /// whole, without a word about its parts, failed behind the last one.
+    pub(crate) fn failed_part(&self) -> Result<Option<(usize, Code)>, Garbled> {
+        let parts = match self.parts() {
+            Ok(parts) if !parts.is_empty() => parts,
+            _ if self.code != Code::OK => Vec::new(),
+            _ => return Err(Garbled),
+        };
+        let all = parts.into_iter().chain([self.code]).enumerate();
+        Ok(all.into_iter().find(|(_, code)| *code != Code::OK))
+    }
+
+    /// What came of each part of a transaction of creates, deletes, checks and changes of data.
     pub(crate) fn parts(&self) -> Result<Vec<Code>, Garbled> {
         let mut reader = Reader::new(&self.body);
         let mut parts = Vec::new();
@@ -271,6 +288,7 @@ impl Answer {
             }
             parts.push(match operation {
                 -1 => Code(reader.int()?),
+                CREATE2 => reader.text().and_then(|_| Stat::read(&mut reader)).map(|_| Code::OK)?,
                 SET_DATA => Stat::read(&mut reader).map(|_| Code::OK)?,
                 _ => Code::OK,
             });
@@ -379,6 +397,32 @@ mod tests {
         let (number, answer) = Answer::read(record.bytes()).unwrap();
         assert_eq!((number, answer.seen), (7, 9));
         assert_eq!(answer.parts(), Ok(vec![Code(0), Code::NO_NODE, Code(-2)]));
+        assert_eq!(answer.failed_part(), Ok(Some((1, Code::NO_NODE))));
+    }
+
+    #[test]
+    fn transaction_counts_as_done_only_where_its_answer_can_be_read() {
+        let answer = |head: i32, write: &dyn Fn(&mut Writer)| {
+            let mut record = Writer::default();
+            record.int(7).long(9).int(head);
+            write(&mut record);
+            Answer::read(record.bytes()).unwrap().1.failed_part()
+        };
+        let whole = |record: &mut Writer| {
+            record.int(CHECK).boolean(false).int(-1).int(-1).boolean(true).int(-1);
+        };
+        assert_eq!(answer(0, &whole), Ok(None));
+        assert_eq!(answer(0, &|_| {}), Err(Garbled), "it says nothing of what was done");
+        let broken_off = |record: &mut Writer| {
+            record.int(SET_DATA).boolean(false).int(-1).long(3);
+        };
+        assert_eq!(answer(0, &broken_off), Err(Garbled));
+        let of_none = |record: &mut Writer| {
+            record.int(-1).boolean(true).int(-1);
+        };
+        assert_eq!(answer(0, &of_none), Err(Garbled));
+        assert_eq!(answer(-127, &|_| {}), Ok(Some((0, Code::THROTTLED))));
+        assert_eq!(answer(-112, &whole), Ok(Some((1, Code::SESSION_EXPIRED))));
     }
 
     #[test]

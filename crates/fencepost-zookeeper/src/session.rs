@@ -23,6 +23,7 @@ use crate::heartbeat::{self, Proof};
 use crate::protocol::{Answer, Code, Hello};
 
 pub(crate) use held::Held;
+pub(crate) use keeping::heartbeat;
 
 /// A session. It is closed when nobody has used it for a while, or, once its backend is gone, when nobody uses it any more.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use fencepost_core::{BackendUrl, Clock, Error, ErrorKind, Lock, LockName, Locks, Result};
-use fencepost_policy::{ConfigError, Misplaced, Placement, Surroundings};
+use fencepost_policy::{Choice, ConfigError, Misplaced, Placement, Surroundings};
 
 use crate::{connect_url, fence};
 
@@ -57,19 +57,52 @@ impl Policy {
         Self::of(fencepost_policy::Policy::find(Some(path)))
     }
 
-    /// The lock `name` as its rule wants it: its backend, ttl, wait, grace, fences and what it requires.
+    /// The lock `name` as its rule wants it: its backend, ttl, wait, grace, fences, history and what it requires.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] when it is no name, no rule matches it, or its rule is wrong or weaker than its own
     /// answers demand; [`ErrorKind::Unsupported`] when this build has no such backend or fence.
     pub fn lock(&self, name: &str) -> Result<Lock> {
-        let name: LockName = name.parse()?;
+        let (mut lock, choice) = self.placed(name)?;
+        let Some(choice) = choice else { return Ok(lock) };
+        if choice.rule.history > 0 {
+            lock = lock.history(choice.rule.history);
+        }
+        for url in &choice.fences {
+            lock = lock.fence(fence(url)?);
+        }
+        Ok(lock)
+    }
+
+    /// The lock `name`, to be held beside others who only read. It is where its rule wants it, with the rule's times; no fence of the
+    /// rule is sealed and no history kept, since a reader changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock).
+    pub fn shared_lock(&self, name: &str) -> Result<Lock> {
+        Ok(self.placed(name)?.0.shared())
+    }
+
+    /// The locks of the backend where the rule of `name` wants it: to look at that lock, or to read what its holders have left.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock).
+    pub fn locks_of(&self, name: &str) -> Result<Locks> {
+        let placement = self.placement(&name.parse()?)?;
+        self.locks(&placement.url)
+    }
+
+    fn placement(&self, name: &LockName) -> Result<Placement> {
         let surroundings = Surroundings::of_process();
-        let placement =
-            Placement::of(self.found.as_ref(), &surroundings, &name, None, self.variable.as_ref());
-        let placement = placement.map_err(|error| misplaced(error, &name))?;
-        let mut lock = self.locks(&placement.url)?.lock(name.as_str())?;
-        let Some(choice) = placement.choice else { return Ok(lock) };
+        let placement = Placement::of(self.found.as_ref(), &surroundings, name, None, self.variable.as_ref());
+        placement.map_err(|error| misplaced(error, name))
+    }
+
+    /// The lock where its rule wants it, with what goes for readers and writers, and the rule.
+    fn placed(&self, name: &str) -> Result<(Lock, Option<Choice>)> {
+        let placement = self.placement(&name.parse()?)?;
+        let mut lock = self.locks(&placement.url)?.lock(name)?;
+        let Some(choice) = placement.choice else { return Ok((lock, None)) };
         if let Some(ttl) = choice.ttl {
             lock = lock.ttl(ttl);
         }
@@ -82,10 +115,7 @@ impl Policy {
         if choice.rule.require_durable {
             lock = lock.require_durable();
         }
-        for url in &choice.fences {
-            lock = lock.fence(fence(url)?);
-        }
-        Ok(lock)
+        Ok((lock, Some(choice)))
     }
 
     /// What was read; `None` where there is no configuration.

@@ -100,6 +100,34 @@ fn ttl_of_the_rule_is_asked_for() {
     });
 }
 
+#[test]
+fn history_of_the_rule_is_kept_by_writers_and_readers_seal_nothing() {
+    let place = Place::new();
+    fs::create_dir(place.path("marks")).unwrap();
+    let text = format!(
+        "[backends.m]\nurl = \"memory:\"\n[[locks]]\nmatch = \"**\"\nbackend = \"m\"\nhistory = 2\nfence = [\"file:{}\"]\n",
+        place.path("marks").display()
+    );
+    fs::write(place.path("f.toml"), text).unwrap();
+    let policy = Policy::open(&place.path("f.toml")).unwrap();
+    block_on(async {
+        let mut tokens = Vec::new();
+        for _ in 0..3 {
+            let lease = policy.lock("a").unwrap().acquire().await.unwrap();
+            tokens.push(lease.token());
+            lease.release().await.unwrap();
+        }
+        let one = policy.shared_lock("a").unwrap().acquire().await.unwrap();
+        let other = policy.shared_lock("a").unwrap().acquire().await.unwrap();
+        let kept = policy.locks_of("a").unwrap().logbook("a").await.unwrap().grants;
+        assert_eq!(kept.iter().map(|grant| grant.token).collect::<Vec<_>>(), tokens[1..]);
+        let fence = fencepost::fence(&format!("file:{}", place.path("marks").display()).parse().unwrap());
+        let mark = fence.unwrap().mark(&"a".parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!(mark.token, tokens[2], "the last writer's");
+        one.release().await.and(other.release().await).unwrap();
+    });
+}
+
 /// What a process in that directory, with these variables, says of the lock `ledger/1`.
 fn loaded(place: &Place, variables: &[(&str, &str)]) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap());

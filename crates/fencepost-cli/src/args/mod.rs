@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use fencepost::{BackendUrl, FencingToken, LockName, Result};
+use fencepost::{BackendUrl, FencingToken, LockName, MarkOn, Period, Result};
 
 pub(crate) use advise::{Advise, UNKNOWN};
 pub(crate) use fence::{
@@ -108,11 +108,20 @@ pub(crate) enum Command {
     /// Waits until the lock is free, runs the command, and gives the lock back when the last process of the command has
     /// ended. The command finds FENCEPOST_LOCK, FENCEPOST_TOKEN, FENCEPOST_HOLDER and FENCEPOST_BACKEND_KIND in its
     /// environment. If the lease is lost, the command is stopped before the lock can have gone to somebody else.
-    Run(Run),
+    ///
+    /// A job of cron on several hosts that is to run once a minute, whatever their clocks say (cron wants % as \%):
+    ///
+    ///     * * * * * fencepost run --once-per "$(date -u +\%FT\%H:\%M)" nightly -- ./job.sh
+    Run(Box<Run>),
     /// Show who holds a lock; exit 0 held, 1 free
     Status(Status),
     /// Show every lock that is held
     List(List),
+    /// Show the last grants of a lock
+    ///
+    /// Who held it, from when to when, with which token, and how that ended; the newest stands last. Grants are kept where the rule of the
+    /// lock says `history = true`, or how many. With --once-per, the last slot that counts as done is shown too.
+    History(History),
     /// Acquire a lock for a script
     ///
     /// The script renews and releases it by the id of the lease.
@@ -193,16 +202,41 @@ pub(crate) struct Run {
     /// The command and its arguments; no shell stands in between
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-    /// Length of lease to ask for, where leases run out [default: 30s]
+    /// Length of lease, where leases run out [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
-    /// Wait at most so long for the lock [default: until it is free]
+    /// Wait at most so long [default: until it is free]
     #[arg(short, long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait for the lock
     #[arg(short, long)]
     pub(crate) no_wait: bool,
-    /// Keep the lock at least so long after the grant, even if the command ends sooner
+    /// Run once for this slot, such as a tick of cron; done already: exit 0
+    ///
+    /// The command is not started, and the exit code is 0, where this slot or a later one counts as done. No clock is read: whoever
+    /// plans the job says what it is for. Slots are in the order of their text, and numbers in them count as numbers: `run-10` is after
+    /// `run-9`, `2026-11-30` after `2026-11-29`. A slot that is not after the last one counts as done.
+    #[arg(long, value_name = "SLOT")]
+    pub(crate) once_per: Option<Period>,
+    /// When the slot counts as done: at the start, or when the command exits 0
+    ///
+    /// With `start` a command that fails is not run again for the slot: at most once. With `success` it may be, also where it is not
+    /// known whether the slot could be marked (exit 69) and where a signal asked the command to end: at least once.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "start", requires = "once_per")]
+    pub(crate) slot_on: SlotOn,
+    /// Hold it beside others that only read; who does without it waits for all
+    ///
+    /// A reader that comes while a writer waits goes behind it. A reader seals no fence and passes no token on to one, also where the
+    /// rule of the lock has fences.
+    #[arg(long, conflicts_with_all = ["once_per", "slots", "at_least"])]
+    pub(crate) shared: bool,
+    /// Take one of N slots: at most N hold the lock, each with its own token
+    ///
+    /// A slot is a lock of its own, NAME#0 to NAME#(N-1): FENCEPOST_LOCK is its name and FENCEPOST_SLOT its number, and fences are sealed
+    /// for that name. All have to ask for the same N. A run without --slots holds another lock and keeps nobody out of a slot.
+    #[arg(long, value_name = "N", value_parser = slots, conflicts_with = "once_per")]
+    pub(crate) slots: Option<usize>,
+    /// Keep the lock at least so long, even if the command ends sooner
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) at_least: Option<Duration>,
     /// Stop the command after so long; exit 124
@@ -238,6 +272,22 @@ pub(crate) enum OnLost {
     Warn,
 }
 
+/// When the slot of `--once-per` counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SlotOn {
+    Start,
+    Success,
+}
+
+impl From<SlotOn> for MarkOn {
+    fn from(slot_on: SlotOn) -> Self {
+        match slot_on {
+            SlotOn::Start => Self::Start,
+            SlotOn::Success => Self::Success,
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// The lock
@@ -250,6 +300,13 @@ pub(crate) struct List {
     /// Only locks whose names begin with this
     #[arg(value_name = "PREFIX", default_value = "")]
     pub(crate) prefix: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct History {
+    /// The lock; NAME#0 for a slot of it
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: LockName,
 }
 
 #[derive(Args, Debug)]
@@ -331,3 +388,11 @@ pub(crate) struct ConfigCheck {
 fn duration(text: &str) -> std::result::Result<Duration, String> {
     fencepost_policy::duration::parse(text).map_err(|error| error.to_string())
 }
+
+fn slots(text: &str) -> std::result::Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MOST_SLOTS).contains(count));
+    count.ok_or_else(|| format!("a lock has 1 to {MOST_SLOTS} slots"))
+}
+
+/// The most slots of one lock, as the library has it.
+const MOST_SLOTS: usize = 100;

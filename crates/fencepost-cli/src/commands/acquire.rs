@@ -155,7 +155,7 @@ impl Job<'_> {
         let acquire = async || self.leased(lock, patience).await;
         let target = [(self.locks.clone(), self.args.lock.clone())];
         let acquiring = persistently(true, patience, self.printer, acquire);
-        let acquired = wait(&inbox, explained(&target, patience, self.printer, acquiring))?;
+        let acquired = wait(&inbox, explained(&target, patience, false, self.printer, acquiring))?;
         settle(self.printer);
         Ok(match acquired {
             Ok(Ok(loose)) => self.hand_out(&loose),

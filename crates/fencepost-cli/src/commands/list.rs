@@ -4,7 +4,7 @@ use fencepost::block_on;
 use fencepost::{LockState, NamePrefix, Result};
 
 use super::place::{Place, fail};
-use super::state::{StateView, sentence, waiters};
+use super::state::{StateView, readers, sentence, waiters};
 use crate::args::{self, Global};
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -29,7 +29,7 @@ pub(crate) fn list(global: &Global, args: &args::List, printer: Printer) -> Exit
     }
     for (state, _) in &states {
         printer.data(&sentence(state));
-        for line in waiters(state) {
+        for line in readers(state).into_iter().chain(waiters(state)) {
             printer.data(&line);
         }
     }

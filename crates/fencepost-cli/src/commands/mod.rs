@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 mod fence;
 mod give_back;
+mod history;
 #[cfg(feature = "lab")]
 mod lab;
 mod layout;
@@ -51,6 +52,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Run(args) => run::run(&cli.global, args, printer),
         Command::Status(args) => status::status(&cli.global, args, printer),
         Command::List(args) => list::list(&cli.global, args, printer),
+        Command::History(args) => history::history(&cli.global, args, printer),
         Command::Acquire(args) => acquire::acquire(&cli.global, args, printer),
         Command::Renew(args) => acquire::renew(&cli.global, args, printer),
         Command::Release(args) => acquire::release(&cli.global, args, printer),

@@ -18,6 +18,9 @@ const EXPLAIN_MOST: Duration = Duration::from_millis(500);
 /// How long a backend that cannot be reached is tried.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(5);
 
+/// How many of the locks, or of the slots of one, are explained.
+const MOST_SHOWN: usize = 10;
+
 /// The pause between two tries, and as much again at random.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -58,18 +61,20 @@ pub(crate) async fn persistently<T>(
     }
 }
 
-/// Says after a second of waiting who has the locks.
+/// Says after a second of waiting who has the locks; where `is_quiet`, only to those who want to hear more.
 pub(crate) async fn explained<T>(
     locks: &[(Locks, LockName)],
     patience: Wait,
+    is_quiet: bool,
     printer: Printer,
     wait: impl Future<Output = T>,
 ) -> T {
+    let talk = |what: String| if is_quiet { printer.detail(what) } else { printer.note(what) };
     let explanation = async {
         if patience != Wait::No {
             Clock::system().sleep(EXPLAIN_AFTER).await;
-            for state in taken(locks).await {
-                printer.note(format_args!("waiting: {}", sentence(&state)));
+            for line in shown(&taken(locks).await) {
+                talk(format!("waiting: {line}"));
             }
         }
         std::future::pending::<T>().await
@@ -90,9 +95,18 @@ pub(crate) fn explain_contention(locks: &[(Locks, LockName)], error: &Error, pri
         // It was given back a moment ago.
         printer.failure(error);
     }
-    for state in states {
-        printer.error(format_args!("not acquired: {}", sentence(&state)));
+    for line in shown(&states) {
+        printer.error(format_args!("not acquired: {line}"));
     }
+}
+
+/// A line for each of the locks, but for those beyond the first few.
+fn shown(states: &[LockState]) -> Vec<String> {
+    let mut lines: Vec<_> = states.iter().take(MOST_SHOWN).map(sentence).collect();
+    if states.len() > MOST_SHOWN {
+        lines.push(format!("{} more are not free", states.len() - MOST_SHOWN));
+    }
+    lines
 }
 
 /// Those of the locks that are not free.

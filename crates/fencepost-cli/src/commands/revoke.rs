@@ -7,7 +7,7 @@ use fencepost::{
 
 use super::confirm::confirmed;
 use super::place::{Place, fail};
-use super::state::sentence;
+use super::state::{described, sentence};
 use super::warn_of_password;
 use crate::args::{self, Global};
 use crate::exit::Exit;
@@ -50,13 +50,21 @@ impl<'a> Revocation<'a> {
     fn carry_out(&self) -> Result<Exit> {
         let name = self.args.lock.as_str();
         let state = block_on(self.locks.inspect(name))?;
-        if state.token != Some(self.args.token) || state.holder.is_none() {
+        let reader = state.readers.iter().find(|reader| reader.token == self.args.token);
+        if reader.is_none() && (state.token != Some(self.args.token) || state.holder.is_none()) {
             return self.not_current(&state);
         }
-        let question = format!("{}. Take it away?", sentence(&state));
+        let holder = reader.map_or_else(
+            || sentence(&state),
+            |reader| format!("{} is shared by {}", state.name, described(reader)),
+        );
+        let question = format!("{holder}. Take it away?");
         if !confirmed(self.args.yes, &question, self.printer)? {
             self.printer.note("nothing was done");
             return Ok(Exit::NOT_DONE);
+        }
+        if reader.is_some() {
+            return self.revoke_reader();
         }
         if !self.fences.is_empty() {
             // The fences are sealed with the token in between, which is nobody's.
@@ -75,6 +83,16 @@ impl<'a> Revocation<'a> {
                 Err(error)
             }
         }
+    }
+
+    /// Takes the lease of a reader away. It writes nothing that a fence would refuse, and the fences are left to those who do.
+    fn revoke_reader(&self) -> Result<Exit> {
+        let (name, token) = (self.args.lock.as_str(), self.args.token);
+        if block_on(self.locks.revoke(name, token, &self.args.reason))? == Revoked::NotCurrent {
+            return self.not_current(&block_on(self.locks.inspect(name))?);
+        }
+        self.printer.detail(format_args!("{name}: the reader's lease with token {token} is taken away"));
+        Ok(Exit::OK)
     }
 
     /// A stamp between the token that is meant and the next one.
@@ -116,8 +134,11 @@ impl<'a> Revocation<'a> {
         if self.fences.is_empty() {
             return Ok(Exit::NOT_DONE);
         }
+        let is_shared = !state.readers.is_empty();
         match (state.holder, state.token) {
-            (Some(holder), Some(present)) if present > token => {
+            // A reader's token is sealed nowhere.
+            (Some(_), Some(present)) if is_shared && present > token => self.seal(&self.nobodys()?)?,
+            (Some(holder), Some(present)) if !is_shared && present > token => {
                 self.seal(&Stamp { lock: state.name.clone(), token: present, holder: holder.into() })?;
             }
             (None, _) => {

@@ -4,7 +4,7 @@ use fencepost::Status;
 use fencepost::block_on;
 
 use super::place::{Place, fail};
-use super::state::{StateView, sentence, waiters};
+use super::state::{StateView, readers, sentence, waiters};
 use crate::args::{self, Global};
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -26,7 +26,7 @@ pub(crate) fn status(global: &Global, args: &args::Status, printer: Printer) -> 
         printer.data(&serde_json::to_string(&view).expect("a state is plain data"));
     } else {
         printer.data(&sentence(&state));
-        for line in waiters(&state) {
+        for line in readers(&state).into_iter().chain(waiters(&state)) {
             printer.data(&line);
         }
     }

@@ -11,11 +11,11 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 use super::{Ended, Logbook, MOST_GRANTS, MarkOn, PastGrant, Period};
-use crate::backend::{AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, Renewal};
+use crate::backend::{AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, Renewal, Wait};
 use crate::clock::Clock;
 use crate::deadline::Deadline;
 use crate::error::{Error, ErrorKind, Result};
-use crate::poll::until;
+use crate::poll::{Raced, race, until};
 
 /// How long the store may take to note how a grant has ended, before the lock is given back.
 const NOTE_MOST: Duration = Duration::from_millis(200);
@@ -25,6 +25,12 @@ const MARK_MOST: Duration = Duration::from_secs(5);
 
 /// How long it may take where no deadline bounds it.
 const BEGIN_MOST: Duration = Duration::from_secs(30);
+
+/// How long it takes from a grant until the mark is there, as a rule; nothing depends on that.
+const BETWEEN_GRANT_AND_MARK: Duration = Duration::from_millis(200);
+
+/// The longest pause between two looks of one who waits.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What is to be written about a grant.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +57,52 @@ impl Entries {
         self.once.is_none() && self.history == 0
     }
 
+    /// Gets a claim and writes down that it begins, unless its period is done already, or gets done while this waits.
+    pub(crate) async fn claim(&self, backend: &dyn Backend, request: &AcquireRequest) -> Result<Booked> {
+        self.refuse_done(backend, request).await?;
+        match race(self.done_meanwhile(backend, request), backend.acquire(request)).await {
+            Raced::First(done) => Err(done),
+            Raced::Second(Err(error)) if error.kind() == ErrorKind::Contended => {
+                self.refuse_begun(backend, request).await?;
+                Err(error)
+            }
+            Raced::Second(claim) => self.begin(backend, claim?, request).await,
+        }
+    }
+
+    async fn refuse_done(&self, backend: &dyn Backend, request: &AcquireRequest) -> Result<()> {
+        let Some((period, _)) = &self.once else { return Ok(()) };
+        Logbook::read(backend.logbook(&request.name).await?.as_deref())?.refuse_done(period)
+    }
+
+    /// Ends when the period gets done while this waits: whoever has begun it holds the lock for as long as its work takes, and
+    /// there is nothing to wait for. It only looks, and the place in the queue stays.
+    async fn done_meanwhile(&self, backend: &dyn Backend, request: &AcquireRequest) -> Error {
+        if self.once.is_none() || request.wait == Wait::No {
+            return std::future::pending().await;
+        }
+        let (clock, mut pause) = (backend.clock(), BETWEEN_GRANT_AND_MARK);
+        loop {
+            clock.sleep(pause + clock.jitter(pause)).await;
+            match self.refuse_done(backend, request).await {
+                Err(error) if error.kind() == ErrorKind::AlreadyDone => return error,
+                _ => pause = (2 * pause).min(LONGEST_PAUSE),
+            }
+        }
+    }
+
+    /// Refuses a period that has begun, where somebody else holds the lock: or is just about to, between its grant and its mark.
+    async fn refuse_begun(&self, backend: &dyn Backend, request: &AcquireRequest) -> Result<()> {
+        self.refuse_done(backend, request).await?;
+        if let Some((_, MarkOn::Start)) = &self.once {
+            backend.clock().sleep(BETWEEN_GRANT_AND_MARK).await;
+            self.refuse_done(backend, request).await?;
+        }
+        Ok(())
+    }
+
     /// Writes down that `claim` begins, unless its period is done already; gives it back if it cannot begin.
-    pub(crate) async fn begin(
+    async fn begin(
         &self,
         backend: &dyn Backend,
         claim: Box<dyn Claim>,

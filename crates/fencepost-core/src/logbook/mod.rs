@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::{FencingToken, HolderId};
 
-pub(crate) use booked::{Booked, Entries};
+pub(crate) use booked::Entries;
 pub use period::{MarkOn, Period};
 
 /// How many grants a logbook keeps at most, whatever is asked for.

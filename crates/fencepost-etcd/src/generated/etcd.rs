@@ -209,7 +209,7 @@ pub struct Compare {
     pub key: ::prost::alloc::vec::Vec<u8>,
     #[prost(bytes = "vec", tag = "64")]
     pub range_end: ::prost::alloc::vec::Vec<u8>,
-    #[prost(oneof = "compare::TargetUnion", tags = "5, 6, 7")]
+    #[prost(oneof = "compare::TargetUnion", tags = "5, 6, 7, 8")]
     pub target_union: ::core::option::Option<compare::TargetUnion>,
 }
 /// Nested message and enum types in `Compare`.
@@ -309,6 +309,8 @@ pub mod compare {
         ModRevision(i64),
         #[prost(bytes, tag = "7")]
         Value(::prost::alloc::vec::Vec<u8>),
+        #[prost(int64, tag = "8")]
+        Lease(i64),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -6,6 +6,7 @@ mod cost;
 mod examine;
 mod finality;
 mod foreign;
+mod logbook;
 mod login;
 mod looking;
 mod loss;

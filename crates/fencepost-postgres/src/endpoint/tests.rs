@@ -8,6 +8,7 @@ use fencepost_core::ErrorKind;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::tls::{Identity, Roots};
 use super::*;
 
 /// A machine of its own: user `os`, an empty home, and nothing in the environment but what is said.

@@ -174,7 +174,7 @@ fn schema_that_a_role_cannot_use_is_found() {
         "grant usage on schema fencepost to ann; grant select, update on fencepost.installation to ann",
     );
     server.execute(
-        "grant select, insert, update on fencepost.incarnation, fencepost.lock, fencepost.revocation to ann",
+        "grant select, insert, update on fencepost.incarnation, fencepost.lock, fencepost.revocation, fencepost.logbook to ann",
     );
     let missing = examined_at(&url);
     found(

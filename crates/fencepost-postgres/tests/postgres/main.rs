@@ -18,4 +18,5 @@ mod stage;
 #[cfg(feature = "tls")]
 mod tls;
 mod tokens;
+mod upgrade;
 mod waiting;

@@ -23,6 +23,9 @@ const LEAST: [&str; 5] = [
 /// What it needs besides to take locks away.
 const TO_REVOKE: &str = "grant select, insert, update on fencepost.revocation to ann";
 
+/// What it needs to keep logbooks.
+const TO_KEEP_BOOK: &str = "grant select, insert, update on fencepost.logbook to ann";
+
 fn server_with_ann() -> PostgresServer {
     let server = PostgresServer::start();
     server.execute("create role ann login");
@@ -44,6 +47,8 @@ fn use_everything(server: &PostgresServer, locks: &Locks) {
     assert_kind(&loss(&next).0, ErrorKind::Lost);
     drop(next);
     release(ask(&lock(locks, "new").at_least(SLACK / 8)).lease().0);
+    release(take(&lock(locks, "book").history(1)));
+    assert_eq!(block_on(locks.logbook("book")).expect("it can be read").grants.len(), 1);
     look(locks, "new");
 }
 
@@ -84,7 +89,7 @@ fn role_that_lacks_any_right_on_the_schema_is_told_what_to_do() {
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn least_rights_are_enough_for_everything() {
     let mut server = server_with_ann();
-    LEAST.iter().chain([&TO_REVOKE]).for_each(|grant| server.execute(grant));
+    LEAST.iter().chain([&TO_REVOKE, &TO_KEEP_BOOK]).for_each(|grant| server.execute(grant));
     use_everything(&server, &as_role(&server, "ann", "max_ttl=61s"));
     // Also to say that the server has lost its locks.
     server.restart();
@@ -116,7 +121,7 @@ fn role_that_may_not_end_sessions_of_others_may_not_revoke() {
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn revocation_that_was_denied_is_no_reason_for_a_later_loss() {
     let server = server_with_ann();
-    LEAST.iter().chain([&TO_REVOKE]).for_each(|grant| server.execute(grant));
+    LEAST.iter().chain([&TO_REVOKE, &TO_KEEP_BOOK]).for_each(|grant| server.execute(grant));
     let held = take(&lock(&at(&server, CARELESS), "a").ttl(LONG));
     let ann = as_role(&server, "ann", CARELESS);
     assert_kind(&block_on(ann.revoke("a", held.token(), "it is mine")).unwrap_err(), ErrorKind::Denied);

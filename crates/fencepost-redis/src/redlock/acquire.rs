@@ -31,6 +31,9 @@ const OTHERS_MOST: Duration = Duration::from_millis(5);
 /// The part of the ttl that may go by until the nodes beyond a majority have acknowledged a grant.
 const STRAGGLERS_PART: u32 = 16;
 
+/// When one who has others before it looks by itself: whoever is first looks sooner, and signs of life hand on what has run out.
+const BEHIND_OTHERS: Duration = Duration::from_secs(2);
+
 /// The pause before the next attempt where time alone does not help.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -118,8 +121,9 @@ impl Waiting<'_> {
                 Outcome::Granted(granted) => return Ok(self.claim(terms, granted, exchange).await),
                 Outcome::NotGranted(refusal) => {
                     self.stand(&refusal)?;
+                    let free_at = self.worth_a_look_at(&refusal);
                     self.begin_anew(terms);
-                    self.wait(&refusal, took, &mut heard).await?;
+                    self.wait(free_at, took, &mut heard).await?;
                 }
             }
         }
@@ -211,12 +215,19 @@ impl Waiting<'_> {
         self.standing.clone().unwrap_or_else(silent)
     }
 
+    /// When a majority can be free, and nobody tells.
+    fn worth_a_look_at(&self, refusal: &Refusal) -> Option<Moment> {
+        let clock = self.nodes().clock();
+        let look_at = || clock.now().after(BEHIND_OTHERS + clock.jitter(BEHIND_OTHERS));
+        if self.candidate.is_behind_others() { Some(look_at()) } else { refusal.free_at }
+    }
+
     /// Waits until it is worth another attempt.
-    async fn wait(&mut self, refusal: &Refusal, took: Duration, notes: &mut Notes<'_>) -> Result<()> {
+    async fn wait(&mut self, free_at: Option<Moment>, took: Duration, notes: &mut Notes<'_>) -> Result<()> {
         let clock = &self.nodes().clock().clone();
         let now = clock.now();
         let give_up_at = self.request.wait.give_up_at(now);
-        let mut look_at = match refusal.free_at {
+        let mut look_at = match free_at {
             Some(at) if at > now => {
                 self.splits = 0;
                 at.after(Duration::from_millis(1) + clock.jitter(Duration::from_millis(10)))

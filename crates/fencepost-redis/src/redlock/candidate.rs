@@ -1,6 +1,6 @@
 //! One holder id, as the nodes see it: what is asked on its behalf, and what may be left of it where.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(super) struct Candidate {
     at_least_ms: String,
     alive_for_ms: String,
     traces: Vec<Mutex<Trace>>,
+    /// At how many nodes others stand before its waiter.
+    behind: AtomicUsize,
     /// Whether it has the lock, and so waits nowhere any more.
     is_holder: AtomicBool,
 }
@@ -110,6 +112,7 @@ impl Candidate {
             at_least_ms: request.at_least.unwrap_or_default().as_millis().to_string(),
             alive_for_ms: alive_for.to_string(),
             traces: nodes.all().iter().map(|_| Mutex::default()).collect(),
+            behind: AtomicUsize::new(0),
             is_holder: AtomicBool::new(false),
         }
     }
@@ -133,6 +136,7 @@ impl Candidate {
                 .iter()
                 .map(|_| Mutex::new(Trace { is_late: true, ..Trace::default() }))
                 .collect(),
+            behind: AtomicUsize::new(0),
             is_holder: AtomicBool::new(true),
         }
     }
@@ -152,6 +156,11 @@ impl Candidate {
                 drop(connection.run(&script::NODE_LEAVE_QUEUE, &keys, &[&candidate.waiter.id_text]).await);
             });
         }
+    }
+
+    /// Whether others stand before its waiter at a majority of the nodes, so that it has to be told of its turn.
+    pub(super) fn is_behind_others(&self) -> bool {
+        self.behind.load(Ordering::Relaxed) >= self.nodes.quorum().majority()
     }
 
     /// Why the last request to a node has failed.
@@ -207,7 +216,11 @@ impl Candidate {
         if is_holder {
             lock(&self.traces[node]).filling -= 1;
         }
-        let reply = read_lock(&reply?)?;
+        let reply = reply?;
+        // The rank, where it stands in the queue.
+        let is_behind = reply.list().get(3).and_then(resp::Reply::number).is_some_and(|rank| rank > 0);
+        self.behind.fetch_add(usize::from(is_behind), Ordering::Relaxed);
+        let reply = read_lock(&reply)?;
         // It stands in the queue only where somebody else has the lock.
         if !matches!(reply, Reply::Busy { .. }) {
             self.waiter.may_wait[node].store(false, Ordering::Relaxed);

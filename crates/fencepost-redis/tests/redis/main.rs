@@ -8,6 +8,7 @@ mod finality;
 mod functions;
 mod hand_over;
 mod load;
+mod logbook;
 mod network;
 mod quarantine;
 mod replication;

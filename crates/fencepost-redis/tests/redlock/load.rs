@@ -63,8 +63,10 @@ fn each_of_sixty_four_waiters_is_served_at_a_small_cost() {
             |node: usize| (commands(&nodes, node) - before[node]) as f64 / (WAITERS * TURNS) as f64;
         let per_turn: Vec<f64> = (0..5).map(per_turn).collect();
         println!("{} hand-overs in {took:?}, {per_turn:.1?} commands each", WAITERS * TURNS);
-        // Lock, propose, leave the queue, release; and a wait of one who comes back: lock, withdraw.
+        // Lock, propose, release, and at a node that is behind the others: leave the queue. Two of three turns are of one who comes
+        // back and finds it taken: lock, withdraw. So it is 5.3 at the slowest node; what is above are votes that were split.
         assert!(per_turn.iter().all(|commands| *commands <= 7.0), "{per_turn:?}");
+        assert!(per_turn.iter().sum::<f64>() / 5.0 <= 6.0, "{per_turn:?}");
         waits
     });
     let waited: Vec<f64> =

@@ -230,7 +230,7 @@ fn adopt(
 }
 
 /// A transaction that changes nothing, and that a quorum acknowledges all the same, also where it fails since there is no such node.
-fn heartbeat(endpoint: &Endpoint) -> Request {
+pub(crate) fn heartbeat(endpoint: &Endpoint) -> Request {
     Request::all(&[Request::check(&nodes::root(&endpoint.chroot), -1)])
 }
 
@@ -303,17 +303,16 @@ impl Listener for Ear {
     }
 
     fn beaten(&self, answer: &Answer) {
-        let outcome = answer.check();
-        if let Some(code @ (Code::SESSION_EXPIRED | Code::SESSION_MOVED)) = outcome {
+        if let Some(code @ (Code::SESSION_EXPIRED | Code::SESSION_MOVED)) = answer.check() {
             return self.0.refuse(code);
         }
         let mut state = self.0.state();
         let now = self.0.clock().now();
-        match (&mut state.proof, outcome) {
-            (Some(proof), Some(Code::OK | Code::NO_NODE | Code::NO_AUTH)) => proof.committed(now),
+        match &mut state.proof {
+            Some(proof) if answer.is_committed() => proof.committed(now),
             // A member that is busy refuses without asking its leader, so nothing is known of the session.
-            (Some(proof), _) => proof.refused(),
-            (None, _) => {}
+            Some(proof) => proof.refused(),
+            None => {}
         }
         wake(state);
     }

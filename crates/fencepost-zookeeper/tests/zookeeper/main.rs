@@ -3,6 +3,7 @@
 
 mod ensemble;
 mod examining;
+mod logbook;
 mod queue;
 mod sessions;
 mod stage;

@@ -27,6 +27,8 @@ pub(super) struct Journal {
     events: Option<(PathBuf, File)>,
     report: Option<(PathBuf, File)>,
     metrics: Option<Metrics>,
+    /// The lock whose slot is held, if it is one: metrics are kept for all of them together.
+    whole: Option<LockName>,
     printer: Printer,
 }
 
@@ -58,7 +60,8 @@ impl Journal {
         let locks = plan.targets.iter().map(|target| (&target.name, target.place.url.kind()));
         let metrics = args.metrics_file.as_deref();
         let metrics = metrics.map(|path| Metrics::open(path, locks, printer)).transpose()?;
-        Ok(Self { events, report, metrics, printer })
+        let whole = args.slots.map(|_| plan.targets[0].name.clone());
+        Ok(Self { events, report, metrics, whole, printer })
     }
 
     /// Appends one event.
@@ -70,7 +73,8 @@ impl Journal {
         detail: Option<&str>,
     ) {
         if let Some(metrics) = &mut self.metrics {
-            metrics.event(event, lock, grant.map(|(token, _)| token), detail);
+            let named = self.whole.as_ref().unwrap_or(lock);
+            metrics.event(event, named, grant.map(|(token, _)| token), detail);
         }
         let Some((path, file)) = &mut self.events else { return };
         let (token, holder) = grant.unzip();

@@ -7,19 +7,18 @@ mod journal;
 mod metrics;
 mod outcome;
 mod plan;
+mod release;
+mod slots;
 mod stamps;
 mod wait;
 mod watch;
 
 use std::io;
 use std::os::fd::AsFd;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost::{
-    Clock, Error, ErrorKind, Lease, Lock, LockName, Moment, Result, block_on, release_all, until,
-};
+use fencepost::{Clock, Error, ErrorKind, Lease, Lock, LockName, Moment, Period, Result, block_on, until};
 
 use journal::{Journal, Reporter};
 use outcome::{Ending, Granted, Outcome, Report, Times};
@@ -28,7 +27,7 @@ use wait::Waited;
 use watch::{Watch, earliest};
 
 use crate::args::{Global, OnLost, Run};
-use crate::child::{Asks, GiveBack, Guardian, Heard, Inbox, Signals, Start, Terminal, ToGuardian, meaning};
+use crate::child::{GiveBack, Guardian, Inbox, Signals, Start, Terminal, ToGuardian};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -59,9 +58,6 @@ fn prepare(global: &Global, args: &Run, printer: Printer) -> Result<(Plan, Journ
 /// How long the end of a run waits for the clean-up of a wait that was ended. With a backend that is silent, Ctrl-C and the
 /// end of `--wait` take that long.
 const SETTLE_MOST: Duration = Duration::from_millis(500);
-
-/// How long a release may still take after a signal.
-const HURRIED_RELEASE_MOST: Duration = Duration::from_millis(250);
 
 /// One run.
 struct Job<'a> {
@@ -143,6 +139,7 @@ impl Job<'_> {
             group: None,
             lost: None,
             timed_out: false,
+            was_asked_to_end: false,
         }
     }
 
@@ -201,17 +198,22 @@ impl Job<'_> {
                 Ending::lost("guardian_died")
             }
         };
+        let is_done = ending.outcome == Outcome::AlreadyDone;
+        let event = if is_done { "already_done" } else { "not_acquired" };
+        let slot = self.args.once_per.as_ref().filter(|_| is_done).map(Period::as_str);
         for target in &self.plan.targets {
-            self.journal.event("not_acquired", &target.name, None, None);
+            self.journal.event(event, &target.name, None, slot);
         }
         ending
     }
 
     fn explain_failure(&self, error: &Error) {
-        if error.kind() != ErrorKind::Contended {
-            return self.printer.failure(error);
+        match error.kind() {
+            // Whoever runs jobs by the clock does not want to hear of it.
+            ErrorKind::AlreadyDone => self.printer.detail(error),
+            ErrorKind::Contended => explain_contention(&self.plan.locks(), error, self.printer),
+            _ => self.printer.failure(error),
         }
-        explain_contention(&self.plan.locks(), error, self.printer);
     }
 
     fn acquired(&mut self, leases: &[Lease]) {
@@ -294,53 +296,8 @@ impl Job<'_> {
             ("FENCEPOST_HOLDER".to_owned(), Some(first.holder().to_string())),
             ("FENCEPOST_BACKEND_KIND".to_owned(), Some(target.place.url.kind().to_owned())),
             ("FENCEPOST_TOKENS".to_owned(), several),
+            ("FENCEPOST_SLOT".to_owned(), slots::number(&target.name, first.lock()).map(ToOwned::to_owned)),
         ];
         environment.into_iter().chain(postgres).collect()
-    }
-
-    /// Gives the locks back. A lease that turns out to be lost means that the command may have overlapped.
-    fn release(&mut self, inbox: &Inbox, leases: Vec<Lease>, ending: Ending) -> Ending {
-        let names: Vec<_> = leases.iter().map(|lease| lease.lock().clone()).collect();
-        let errors = released(inbox, leases);
-        for (name, grant) in names.iter().zip(self.grants.clone()) {
-            let error = errors.iter().find(|error| error.lock() == Some(name));
-            let (event, detail) = match error {
-                None => ("released", None),
-                Some(error) if error.kind() == ErrorKind::Lost => ("lost", Some(outcome::reason(error))),
-                Some(_) => ("release_failed", None),
-            };
-            self.journal.event(event, name, Some((grant.token, grant.holder)), detail);
-        }
-        if ending.outcome == Outcome::Lost {
-            return ending;
-        }
-        for error in &errors {
-            self.printer.failure(error);
-        }
-        let lost = errors.iter().find(|error| error.kind() == ErrorKind::Lost);
-        lost.map_or(ending, |error| Ending::lost(outcome::reason(error)))
-    }
-}
-
-/// Gives the locks back, and says what has failed. Whoever then sends a signal does not wait for a backend that is silent.
-fn released(inbox: &Inbox, leases: Vec<Lease>) -> Vec<Error> {
-    let unknown = |lease: &Lease| {
-        let error =
-            Error::new(ErrorKind::Indeterminate, "release the lock", "a signal has ended the wait for it");
-        error.on(lease.lock())
-    };
-    let unknown: Vec<_> = leases.iter().map(unknown).collect();
-    let (mut released, mut give_up_at) = (pin!(release_all(leases)), None);
-    loop {
-        match inbox.next(give_up_at, released.as_mut()) {
-            Ok(Heard::Done(errors)) => return errors,
-            Ok(Heard::Alarm) => return unknown,
-            Ok(Heard::Signal(signal)) if meaning(signal) == Asks::ToEnd => {
-                give_up_at.get_or_insert_with(|| Clock::system().now().after(HURRIED_RELEASE_MOST));
-            }
-            // There is nothing more to hear.
-            Ok(Heard::GuardianGone) | Err(_) => return block_on(released),
-            Ok(Heard::Signal(_) | Heard::Message(_) | Heard::Bell) => {}
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost::{Error, ErrorKind, FencingToken, HolderId, Lease};
+use fencepost::{Error, ErrorKind, FencingToken, HolderId, Lease, LockName};
 use serde::Serialize;
 
 use super::plan::{Plan, Target};
@@ -16,6 +16,7 @@ pub(super) enum Outcome {
     NotAcquired,
     Lost,
     TimedOut,
+    AlreadyDone,
     Unavailable,
     Denied,
     Stale,
@@ -30,6 +31,7 @@ impl Outcome {
             Self::NotAcquired => "not_acquired",
             Self::Lost => "lost",
             Self::TimedOut => "timed_out",
+            Self::AlreadyDone => "already_done",
             Self::Unavailable => "unavailable",
             Self::Denied => "denied",
             Self::Stale => "stale",
@@ -50,22 +52,30 @@ pub(super) struct Ending {
     pub(super) outcome: Outcome,
     pub(super) exit: Exit,
     pub(super) lost_reason: Option<String>,
+    /// Whether a signal that asks to end was passed on to the command.
+    pub(super) was_asked_to_end: bool,
 }
 
 impl Ending {
     pub(super) fn new(outcome: Outcome, exit: Exit) -> Self {
-        Self { outcome, exit, lost_reason: None }
+        Self { outcome, exit, lost_reason: None, was_asked_to_end: false }
     }
 
     /// The lease was lost for `reason`.
     pub(super) fn lost(reason: &str) -> Self {
-        Self { outcome: Outcome::Lost, exit: Exit::LOST, lost_reason: Some(reason.to_owned()) }
+        Self { lost_reason: Some(reason.to_owned()), ..Self::new(Outcome::Lost, Exit::LOST) }
+    }
+
+    /// Whether the command says that its work is done. One that was asked to end may exit 0 without having done it.
+    pub(super) fn is_success(&self) -> bool {
+        self.outcome == Outcome::Ran && self.exit == Exit::OK && !self.was_asked_to_end
     }
 
     /// The locks were not acquired, because of `error`.
     pub(super) fn failed(error: &Error, conflict: Exit) -> Self {
         let exit = Exit::from(error);
         match error.kind() {
+            ErrorKind::AlreadyDone => Self::new(Outcome::AlreadyDone, exit),
             ErrorKind::Contended => Self::new(Outcome::NotAcquired, conflict),
             ErrorKind::Denied => Self::new(Outcome::Denied, exit),
             ErrorKind::Stale => Self::new(Outcome::Stale, exit),
@@ -81,8 +91,10 @@ pub(super) fn reason(error: &Error) -> &'static str {
 }
 
 /// What was granted for one lock of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Granted {
+    /// The lock, or the slot of it.
+    lock: LockName,
     pub(super) token: FencingToken,
     pub(super) holder: HolderId,
     slack: Option<usize>,
@@ -90,7 +102,8 @@ pub(super) struct Granted {
 
 impl Granted {
     pub(super) fn of(lease: &Lease) -> Self {
-        Self { token: lease.token(), holder: lease.holder(), slack: lease.slack() }
+        let lock = lease.lock().clone();
+        Self { lock, token: lease.token(), holder: lease.holder(), slack: lease.slack() }
     }
 }
 
@@ -128,12 +141,13 @@ struct Part<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(plan: &'a Plan, grants: &[Granted], ending: &'a Ending, times: &Times) -> Self {
+    pub(super) fn new(plan: &'a Plan, grants: &'a [Granted], ending: &'a Ending, times: &Times) -> Self {
         let part = |(index, target): (usize, &'a Target)| {
             let granted = grants.get(index);
             let (token, holder) = granted.map(|granted| (granted.token, granted.holder)).unzip();
             let slack = granted.and_then(|granted| granted.slack);
-            let (lock, backend) = (target.name.as_str(), target.place.url.kind());
+            let lock = granted.map_or(&target.name, |granted| &granted.lock).as_str();
+            let backend = target.place.url.kind();
             Part { lock, backend, scope: target.reach(), holder, token, slack }
         };
         let locks: Vec<_> = plan.targets.iter().enumerate().map(part).collect();

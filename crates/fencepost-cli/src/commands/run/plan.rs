@@ -1,5 +1,6 @@
 //! What a run is going to do: flag over rule over defaults, checked before anything is started.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use fencepost::{
     Wait,
 };
 
+use super::slots;
 use super::stamps::{self, Stamps};
 use crate::args::{Global, Run};
 use crate::commands::place::{Place, Source, fail};
@@ -21,6 +23,9 @@ pub(super) struct Plan {
     pub(super) targets: Vec<Target>,
     /// What a fence in Postgres is to find, where there is one.
     pub(super) stamps: Option<Stamps>,
+    /// Whether nobody wants to be told of a wait: others do the same job at the same time as a matter of course, and what is said on
+    /// no terminal may become a mail.
+    pub(super) is_unattended: bool,
     wait: Option<Duration>,
     grace: Option<Duration>,
 }
@@ -34,6 +39,9 @@ pub(super) struct Target {
     ttl: Duration,
     fences: Vec<BackendUrl>,
     durable: bool,
+    history: u64,
+    /// What may be held: the lock, or else one of its slots.
+    names: Vec<LockName>,
 }
 
 impl Plan {
@@ -44,6 +52,8 @@ impl Plan {
     pub(super) fn new(global: &Global, args: &Run, printer: Printer) -> Result<Self, Exit> {
         refuse_many(&args.locks)
             .and_then(|()| refuse_twice(&args.locks))
+            .and_then(|()| refuse_several(args))
+            .and_then(|()| refuse_fenced_readers(args))
             .map_err(|error| fail(&error, printer))?;
         let places = Place::of(global, &args.locks, printer)?;
         places.iter().try_for_each(|place| place.refuse_wrong_fences(printer))?;
@@ -61,16 +71,19 @@ impl Plan {
         let mut targets: Vec<Target> = Vec::new();
         for (name, place) in args.locks.iter().cloned().zip(places) {
             let misconfigured = place.is_by_rule();
-            let target = Target::new(name, ttl(&place), place, &fences, &targets).map_err(|error| {
+            let target = Target::new(name, ttl(&place), place, args, &fences, &targets).map_err(|error| {
                 let exit = fail(&error, printer);
                 if misconfigured { Exit::CONFIG } else { exit }
             })?;
+            target.refuse_slots_elsewhere(global, printer)?;
             targets.push(target);
         }
         let fences = targets.iter().flat_map(|target| &target.fences);
-        let stamps = Stamps::of_run(fences, &args.locks, std::env::var_os(stamps::VARIABLE));
+        let longest: Vec<_> = targets.iter().filter_map(|target| target.names.last().cloned()).collect();
+        let stamps = Stamps::of_run(fences, &longest, std::env::var_os(stamps::VARIABLE));
         let stamps = stamps.map_err(|error| fail(&error, printer))?;
-        Ok(Self { targets, stamps, wait, grace })
+        let is_unattended = args.once_per.is_some() && !std::io::stderr().is_terminal();
+        Ok(Self { targets, stamps, is_unattended, wait, grace })
     }
 
     /// The time between SIGTERM and SIGKILL that was asked for, by flag or rule.
@@ -92,15 +105,20 @@ impl Plan {
     /// Whether `error` comes from what a rule says, and not from the command line.
     pub(super) fn is_misconfigured(&self, error: &Error) -> bool {
         let by_rule = |lock: &LockName| {
-            self.targets.iter().any(|target| target.name == *lock && target.place.is_by_rule())
+            let mut targets = self.targets.iter().filter(|target| target.place.is_by_rule());
+            targets.any(|target| target.name == *lock || target.names.contains(lock))
         };
         matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidArgument)
             && error.lock().is_some_and(by_rule)
     }
 
-    /// The locks, each with its place.
+    /// The locks that may be held, each with its place.
     pub(super) fn locks(&self) -> Vec<(Locks, LockName)> {
-        self.targets.iter().map(|target| (target.locks.clone(), target.name.clone())).collect()
+        let named = |target: &'_ Target| {
+            let locks = target.locks.clone();
+            target.names.clone().into_iter().map(move |name| (locks.clone(), name))
+        };
+        self.targets.iter().flat_map(named).collect()
     }
 
     /// Says where the locks are, always where the user may not expect it: a directory that is about to be made.
@@ -131,14 +149,40 @@ impl Target {
         name: LockName,
         ttl: Duration,
         place: Place,
+        args: &Run,
         fences: &[BackendUrl],
         others: &[Self],
     ) -> Result<Self> {
         let beside = others.iter().find(|other| other.place.url == place.url);
         let locks = beside.map_or_else(|| place.connect(), |other| Ok(other.locks.clone()))?;
-        let fences = place.fences().chain(fences).cloned().collect();
-        let durable = place.choice.as_ref().is_some_and(|choice| choice.rule.require_durable);
-        Ok(Self { name, place, locks, ttl, fences, durable })
+        let names = args.slots.map_or_else(|| Ok(vec![name.clone()]), |count| slots::names(&name, count))?;
+        let rule = place.choice.as_ref().map(|choice| &choice.rule);
+        let durable = rule.is_some_and(|rule| rule.require_durable);
+        let (mut fences, mut history): (Vec<_>, _) =
+            (place.fences().chain(fences).cloned().collect(), rule.map_or(0, |rule| rule.history));
+        if args.shared {
+            // A reader changes nothing: neither what a fence protects nor what stands beside the token.
+            (fences, history) = (Vec::new(), 0);
+        }
+        Ok(Self { name, place, locks, ttl, fences, durable, history, names })
+    }
+
+    /// Refuses slots for which another rule than the lock's is the first: whoever looks at one by its name would look elsewhere.
+    fn refuse_slots_elsewhere(&self, global: &Global, printer: Printer) -> Result<(), Exit> {
+        if self.names == [self.name.clone()] {
+            return Ok(());
+        }
+        let rule =
+            |place: &Place| place.choice.as_ref().map(|choice| (choice.rule.line, choice.rule.glob.clone()));
+        let ours = rule(&self.place);
+        let places = Place::of(global, &self.names, printer)?;
+        let mut others = self.names.iter().zip(places.iter().map(rule)).filter(|(_, other)| *other != ours);
+        let Some((slot, Some((line, glob)))) = others.next() else { return Ok(()) };
+        printer.error(format_args!(
+            "the slot {slot} is matched by another rule than its lock: {glob:?} on line {line}"
+        ));
+        printer.hint(format_args!("put the rule for {} before it", self.name));
+        Err(Exit::CONFIG)
     }
 
     /// The lock with all its options.
@@ -158,6 +202,18 @@ impl Target {
         }
         if self.durable {
             lock = lock.require_durable();
+        }
+        if self.history > 0 {
+            lock = lock.history(self.history);
+        }
+        if args.shared {
+            lock = lock.shared();
+        }
+        if let Some(count) = args.slots {
+            lock = lock.slots(count);
+        }
+        if let Some(slot) = &args.once_per {
+            lock = lock.once_per(slot.clone(), args.slot_on.into());
         }
         for fence in &self.fences {
             lock = lock.fence(fencepost::fence(fence)?);
@@ -230,6 +286,28 @@ fn refuse_twice(locks: &[LockName]) -> Result<()> {
         Some((_, lock)) => Err(wrong("the lock is named twice".to_owned()).on(lock)),
         None => Ok(()),
     }
+}
+
+/// A slot is done, or taken, for one lock.
+fn refuse_several(args: &Run) -> Result<()> {
+    let flag = match (&args.once_per, args.slots) {
+        (Some(_), _) => "--once-per",
+        (_, Some(_)) => "--slots",
+        _ => return Ok(()),
+    };
+    if args.locks.len() == 1 {
+        return Ok(());
+    }
+    let what = format!("{flag} is for one lock, and {} are named", args.locks.len());
+    Err(wrong(what).hint("run the one inside the other: fencepost run A -- fencepost run … B -- COMMAND"))
+}
+
+fn refuse_fenced_readers(args: &Run) -> Result<()> {
+    if !args.shared || args.fences()?.is_empty() {
+        return Ok(());
+    }
+    let what = "a lock that is --shared is only read under, and --fence seals for one who writes".to_owned();
+    Err(wrong(what).hint("leave out --shared where the command writes, and --fence where it does not"))
 }
 
 fn refuse_long_grace(grace: Option<Duration>, ttl: Duration, of_what: &str) -> Result<()> {

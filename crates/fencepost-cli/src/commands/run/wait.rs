@@ -32,7 +32,7 @@ pub(super) fn wait(
     let targets = plan.locks();
     let acquire = async || Lock::acquire_all(locks, patience).await;
     let acquiring = persistently(locks.len() == 1, patience, printer, acquire);
-    let mut granted = pin!(explained(&targets, patience, printer, acquiring));
+    let mut granted = pin!(explained(&targets, patience, plan.is_unattended, printer, acquiring));
     loop {
         match inbox.next(None, granted.as_mut())? {
             Heard::Done(Ok(leases)) => return Ok(Waited::Granted(leases)),

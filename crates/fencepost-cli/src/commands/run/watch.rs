@@ -42,6 +42,7 @@ pub(super) struct Watch<'a> {
     pub(super) group: Option<Pid>,
     pub(super) lost: Option<Error>,
     pub(super) timed_out: bool,
+    pub(super) was_asked_to_end: bool,
 }
 
 /// How the command's tree has ended.
@@ -58,7 +59,7 @@ impl Watch<'_> {
     /// Watches until nothing of the command is left.
     pub(super) fn run(mut self) -> Ending {
         match self.until_end() {
-            Ok(end) => self.ending(&end),
+            Ok(end) => Ending { was_asked_to_end: self.was_asked_to_end, ..self.ending(&end) },
             Err(error) => {
                 self.replace_guardian();
                 self.printer.error(format_args!("the system refuses what it takes to watch: {error}"));
@@ -156,8 +157,12 @@ impl Watch<'_> {
 
     fn signal(&mut self, signal: i32) {
         match meaning(signal) {
+            Asks::ToEnd => {
+                self.was_asked_to_end = true;
+                self.tell(&ToGuardian::Signal(signal));
+            }
             // The job stops when the command has done so.
-            Asks::ToEnd | Asks::ForTheCommand | Asks::ToStop => self.tell(&ToGuardian::Signal(signal)),
+            Asks::ForTheCommand | Asks::ToStop => self.tell(&ToGuardian::Signal(signal)),
             Asks::ToContinue => self.tell(&ToGuardian::Continue),
             Asks::Nothing => {}
         }
@@ -191,7 +196,7 @@ impl Watch<'_> {
 
     /// The command was stopped, as by Ctrl-Z: the shell gets its terminal back, and the job stops until the shell
     /// continues it.
-    fn stop_job(&self, signal: i32) {
+    fn stop_job(&mut self, signal: i32) {
         if let Some(group) = self.group {
             self.terminal.take_back(group);
         }
@@ -205,7 +210,7 @@ impl Watch<'_> {
         self.tell(&ToGuardian::Continue);
         for signal in arrived {
             if matches!(meaning(signal), Asks::ToEnd | Asks::ForTheCommand) {
-                self.tell(&ToGuardian::Signal(signal));
+                self.signal(signal);
             }
         }
     }

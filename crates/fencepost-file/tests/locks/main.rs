@@ -1,0 +1,45 @@
+//! What a directory of locks does beyond the suite, mostly with several processes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod child;
+mod logbook;
+
+use std::path::Path;
+use std::time::Duration;
+
+use fencepost_core::{AcquireRequest, Clock, HolderId, Locks, Mode, Wait, block_on};
+use fencepost_file::FileBackend;
+
+/// No step of a test takes longer.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn locks(directory: &Path) -> Locks {
+    let url = format!("file:{}", directory.display()).parse().unwrap();
+    Locks::new(FileBackend::from_url(&url, Clock::system()).unwrap())
+}
+
+/// A request below the level of leases.
+fn request(name: &str) -> AcquireRequest {
+    AcquireRequest {
+        name: name.parse().unwrap(),
+        holder: HolderId::random(&Clock::system()),
+        label: "a test".to_owned(),
+        mode: Mode::Exclusive,
+        ttl: Duration::from_secs(1),
+        at_least: None,
+        wait: Wait::Until(Clock::system().now().after(LIMIT)),
+        beside: Vec::new(),
+        observer: None,
+    }
+}
+
+fn pass(duration: Duration) {
+    block_on(Clock::system().sleep(duration));
+}
+
+/// The names of the files that end so.
+fn files(directory: &Path, end: &str) -> Vec<String> {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| name.ends_with(end)).collect()
+}

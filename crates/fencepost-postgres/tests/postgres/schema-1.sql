@@ -1,0 +1,257 @@
+-- Locks: what they are kept in, and the functions that grant them.
+--
+-- Keys of advisory locks: (1717923427, id) is the lock with that id, (1717923428, id) the door in front of it. Whoever
+-- writes a row of fencepost.lock stands in its door, or else row locks and advisory locks could form a cycle.
+-- The session's search_path is pg_catalog; no function here relies on it. What is assigned costs plpgsql less than what is
+-- performed, which is a query of its own.
+
+-- What is installed. Logged: where it is there and the incarnation is not, the server has crashed.
+create table if not exists fencepost.installation (
+    one boolean primary key default true check (one),
+    version int not null,
+    -- The longest max_ttl that anybody has come with: so long may a lease last that the server has forgotten.
+    max_ttl_ms bigint not null default 0
+);
+
+-- Since when the server holds its locks. Unlogged: every crash, also of one backend alone, empties it, and so does a
+-- promotion; both lose all locks, and neither need change the start time.
+create unlogged table if not exists fencepost.incarnation (
+    one boolean primary key default true check (one),
+    started timestamptz not null,
+    ready_at timestamptz not null
+);
+
+create table if not exists fencepost.lock (
+    id int generated always as identity primary key,
+    name text collate "C" not null unique,
+    -- The last token; a lift raises it.
+    token bigint not null default 0,
+    -- Of the last grant: its token, the server's process, since when in microseconds, and `ttl_ms holder label`.
+    held bigint,
+    pid int,
+    since bigint,
+    who text,
+    rest_until timestamptz
+) with (fillfactor = 10);
+
+-- Who waits for longer than a moment. Rows of sessions that do not wait any more mean nothing.
+create unlogged table if not exists fencepost.waiter (
+    pid int primary key,
+    holder text not null,
+    label text not null,
+    since timestamptz not null
+);
+
+-- Why leases were taken away, the last one of each lock.
+create table if not exists fencepost.revocation (
+    id int primary key,
+    token bigint not null,
+    reason text not null
+);
+
+-- A first installation has forgotten no lease.
+do $$
+begin
+    insert into fencepost.installation (version) values (1) on conflict do nothing;
+    if found then
+        insert into fencepost.incarnation (started, ready_at)
+        values (pg_catalog.pg_postmaster_start_time(), pg_catalog.clock_timestamp())
+        on conflict do nothing;
+    end if;
+end $$;
+
+-- In how many milliseconds the server may grant again: 0 unless it has lost its locks since it was last asked.
+-- Atomic by the row of the incarnation: of two who find it missing one writes, and the other reads.
+create or replace function fencepost.ready_in(_max_ttl_ms bigint) returns bigint language plpgsql as $$
+declare
+    longest bigint;
+    ready timestamptz;
+begin
+    update fencepost.installation set max_ttl_ms = _max_ttl_ms where max_ttl_ms < _max_ttl_ms;
+    if found then
+        -- A standby that was promoted need not have known of leases as long as these.
+        update fencepost.incarnation
+        set ready_at = greatest(ready_at, pg_catalog.clock_timestamp() + (_max_ttl_ms + _max_ttl_ms / 1000 + 50) * interval '1 millisecond')
+        where started = pg_catalog.pg_postmaster_start_time() and ready_at > pg_catalog.clock_timestamp();
+    end if;
+    select ready_at into ready from fencepost.incarnation where started = pg_catalog.pg_postmaster_start_time();
+    if not found then
+        select max_ttl_ms into strict longest from fencepost.installation;
+        insert into fencepost.incarnation as i (started, ready_at) values (
+            pg_catalog.pg_postmaster_start_time(),
+            -- A thousandth for clocks that run at other rates, and something for the way.
+            pg_catalog.clock_timestamp() + (longest + longest / 1000 + 50) * interval '1 millisecond'
+        )
+        on conflict (one) do update set started = excluded.started, ready_at = excluded.ready_at
+        where i.started <> excluded.started;
+        select ready_at into strict ready from fencepost.incarnation;
+    end if;
+    return greatest(0, ceil(extract(epoch from ready - pg_catalog.clock_timestamp()) * 1000))::bigint;
+end $$;
+
+-- The id of a lock, made where there is none.
+create or replace function fencepost.lock_id(_name text) returns int language plpgsql as $$
+declare
+    found_id int;
+begin
+    loop
+        select l.id into found_id from fencepost.lock l where l.name = _name;
+        exit when found;
+        insert into fencepost.lock (name) values (_name) on conflict (name) do nothing returning id into found_id;
+        exit when found;
+    end loop;
+    return found_id;
+end $$;
+
+-- Gives back what this session has of one lock: after an error it may have been granted all the same.
+create or replace function fencepost.let_go(_id int) returns void language sql as $$
+    with held as materialized (
+        select classid::bigint::int as class
+        from pg_catalog.pg_locks
+        where locktype = 'advisory' and objsubid = 2 and granted
+            and database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+            and classid in (1717923427, 1717923428) and objid = _id and pid = pg_catalog.pg_backend_pid()
+    )
+    select pg_catalog.pg_advisory_unlock(class, _id) from held
+$$;
+
+-- Takes the lock if it is free and nobody stands in its door; where `_waits` says so, waits for it, at most three times the
+-- session's lock_timeout: for the door, the row, and the lock. The token; below -2 the token of a grant that was waited for, as -2 - token; null if it is taken, or that time is
+-- over; -1 if the row is not that lock's; -2 if it rests. `_who` is `ttl_ms holder label`.
+--
+-- Who waits writes its token in the door, while the holder still works; nobody sees it before the commit, which comes with the
+-- grant. Order of tokens = order of the door = order of grants. Atomic: the row is written under both locks, or before the
+-- second one in the same transaction, and the token is told after the commit.
+--
+-- A session that waits may be idle for `_waiting_idle` only, since its client may be stopped, and would be granted the lock; one
+-- that need not wait for `_holding_idle`, where that is to be changed.
+create or replace function fencepost.acquire(
+    _id int, _name text, _who text, _rest_ms bigint, _waits boolean, _waiting_idle text, _holding_idle text
+) returns bigint language plpgsql as $$
+declare
+    drawn bigint;
+    micros bigint;
+    has_waited boolean := false;
+    is_done boolean;
+    idle text;
+begin
+    if not pg_catalog.pg_try_advisory_lock(1717923428, _id) then
+        if not _waits then
+            return null;
+        end if;
+        has_waited := true;
+        idle := pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
+        begin
+            perform pg_catalog.pg_advisory_lock(1717923428, _id);
+        exception when lock_not_available then
+            perform fencepost.let_go(_id);
+            return null;
+        end;
+    end if;
+    micros := (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint;
+    if pg_catalog.pg_try_advisory_lock(1717923427, _id) then
+        update fencepost.lock l set
+            token = greatest(l.token + 1, micros), held = greatest(l.token + 1, micros),
+            pid = pg_catalog.pg_backend_pid(), since = micros, who = _who,
+            rest_until = case when _rest_ms > 0
+                then pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond' end
+        where l.id = _id and l.name = _name and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
+        returning l.token into drawn;
+        if drawn is null then
+            is_done := pg_catalog.pg_advisory_unlock(1717923427, _id);
+        end if;
+    elsif not _waits then
+        is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
+        return null;
+    else
+        if not has_waited then
+            has_waited := true;
+            idle := pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
+        end if;
+        -- Where the lock does not come, the row is as it was before: it tells of who has the lock.
+        begin
+            update fencepost.lock l set
+                token = greatest(l.token + 1, micros), held = greatest(l.token + 1, micros),
+                pid = pg_catalog.pg_backend_pid(), since = micros, who = _who, rest_until = null
+            where l.id = _id and l.name = _name
+                and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
+            returning l.token into drawn;
+            if drawn is not null then
+                perform pg_catalog.pg_advisory_lock(1717923427, _id);
+            end if;
+        exception when lock_not_available then
+            perform fencepost.let_go(_id);
+            return null;
+        end;
+        if _rest_ms > 0 and drawn is not null then
+            update fencepost.lock l
+            set rest_until = pg_catalog.clock_timestamp() + _rest_ms * interval '1 millisecond'
+            where l.id = _id;
+        end if;
+    end if;
+    is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
+    if drawn is null then
+        return case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
+    end if;
+    if has_waited then
+        return -2 - drawn;
+    end if;
+    if _holding_idle is not null then
+        idle := pg_catalog.set_config('idle_session_timeout', _holding_idle, false);
+    end if;
+    return drawn;
+end $$;
+
+-- How long the lock still rests, in milliseconds.
+create or replace function fencepost.rests_for(_id int) returns bigint language sql as $$
+    select greatest(0, ceil(extract(epoch from rest_until - pg_catalog.clock_timestamp()) * 1000))::bigint
+    from fencepost.lock where id = _id
+$$;
+
+-- The server's process behind this session if the session holds the lock, else null. It only looks: taking the lock
+-- once more would have to be undone once more.
+create or replace function fencepost.held_by(_id int) returns int language sql as $$
+    select pid
+    from pg_catalog.pg_locks
+    where locktype = 'advisory' and objsubid = 2 and granted
+        and database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+        and classid = 1717923427 and objid = _id and pid = pg_catalog.pg_backend_pid()
+$$;
+
+-- Makes the next token at least _below + 1. False when the door was taken for the session's lock_timeout.
+create or replace function fencepost.lift(_id int, _below bigint) returns boolean language plpgsql as $$
+begin
+    begin
+        perform pg_catalog.pg_advisory_lock(1717923428, _id);
+    exception when lock_not_available then
+        perform fencepost.let_go(_id);
+        return false;
+    end;
+    update fencepost.lock l set token = _below where l.id = _id and l.token < _below;
+    perform pg_catalog.pg_advisory_unlock(1717923428, _id);
+    return true;
+end $$;
+
+-- The server's process that holds the lock, if its grant has this token, and this holder where one is named, else null.
+create or replace function fencepost.holder_of(_id int, _token bigint, _holder text) returns int language sql as $$
+    select k.pid
+    from pg_catalog.pg_locks k join fencepost.lock l on l.id = _id
+    where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
+        and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+        and k.classid = 1717923427 and k.objid = _id
+        and l.pid = k.pid and l.held = _token
+        and (_holder is null or pg_catalog.split_part(l.who, ' ', 2) = _holder)
+$$;
+
+-- Whether the lock has had its holder for a while. One that is not settled may be a session whose client is gone and that has
+-- not noticed yet.
+create or replace function fencepost.is_settled(_id int) returns boolean language sql as $$
+    select exists (
+        select from pg_catalog.pg_locks k join fencepost.lock l on l.id = _id
+        where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
+            and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+            and k.classid = 1717923427 and k.objid = _id
+            and l.pid = k.pid
+            and l.since / 1e6 < pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) - 0.1
+    )
+$$;
