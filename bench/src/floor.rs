@@ -117,6 +117,40 @@ impl Bare {
         self.until_text("unsubscribe");
     }
 
+    /// Finds the records of all locks, and reads them.
+    pub(crate) fn all_records(&mut self) {
+        let mut cursor = "0".to_owned();
+        loop {
+            self.send(&command(&["SCAN", &cursor, "MATCH", "fencepost:{*}:l", "COUNT", "1000"]));
+            let found =
+                self.reply_of_lines(|lines| Some(6 + 2 * lines.get(3)?.get(1..)?.parse::<usize>().ok()? - 2));
+            found[2].clone_into(&mut cursor);
+            let keys: Vec<&str> = found[4..].iter().skip(1).step_by(2).map(String::as_str).collect();
+            if !keys.is_empty() {
+                let count = keys.len();
+                self.send(&command(&[&["MGET"], &keys[..]].concat()));
+                self.reply_of_lines(|_| Some(1 + 2 * count));
+            }
+            if cursor == "0" {
+                return;
+            }
+        }
+    }
+
+    /// Reads until there are as many lines as those that are there say.
+    fn reply_of_lines(&mut self, wanted: impl Fn(&[&str]) -> Option<usize>) -> Vec<String> {
+        let mut seen = Vec::new();
+        loop {
+            let length = self.stream.read(&mut self.buffer).expect("the server answers");
+            seen.extend_from_slice(&self.buffer[..length]);
+            let text = String::from_utf8_lossy(&seen);
+            let lines: Vec<&str> = text.lines().collect();
+            if seen.ends_with(b"\r\n") && wanted(&lines).is_some_and(|wanted| lines.len() >= wanted) {
+                return lines.into_iter().map(str::to_owned).collect();
+            }
+        }
+    }
+
     fn until_text(&mut self, text: &str) {
         let mut seen = Vec::new();
         while !String::from_utf8_lossy(&seen).contains(text) || !seen.ends_with(b"\r\n") {

@@ -40,6 +40,7 @@ const MEASURES: &[(&str, Measure)] = &[
     ("redis-pair", redis::pair),
     ("redis-distinct", redis::distinct),
     ("redis-hand-over", redis::hand_over),
+    ("redis-list", redis::list),
     ("redlock-pair", redlock::pair),
     ("redlock-hand-over", redlock::hand_over),
     ("etcd-pair", etcd::pair),

@@ -1,5 +1,7 @@
 //! One Redis.
 
+use std::time::Duration;
+
 use fencepost_core::{Clock, Lock, Locks};
 use fencepost_redis::RedisBackend;
 use fencepost_testkit::block_on;
@@ -7,7 +9,9 @@ use fencepost_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 
 use crate::floor::Bare;
-use crate::measure::{Figure, in_turns_beside, median_micros, median_micros_of, on_one_core, per_second};
+use crate::measure::{
+    Figure, in_turns, in_turns_beside, median_micros, median_micros_of, micros, on_one_core, per_second,
+};
 use crate::peers;
 
 fn locks(server: &RedisServer) -> Locks {
@@ -32,6 +36,25 @@ pub(crate) fn pair() -> Figure {
         let peers = peers::of(peers::REDIS, &[server.url()], peers::PAIR);
         in_turns_beside(peers, "redis: acquire and release", "µs", floor, ours)
     })
+}
+
+/// Looks at ten thousand locks that are held; the floor finds their records and reads them, and no more.
+pub(crate) fn list() -> Figure {
+    const LOCKS: usize = 10_000;
+    let server = RedisServer::start();
+    let mut bare = Bare::new(&server);
+    let locks = locks(&server);
+    let acquire = async |number| {
+        let lock = locks.lock(&format!("lock{number}")).expect("a name").ttl(Duration::from_secs(60));
+        lock.acquire().await.expect("nobody else wants it")
+    };
+    let held = block_on(join_all((0..LOCKS).map(acquire)));
+    let floor = || micros(|| bare.all_records()) / 1e3;
+    let ours =
+        || micros(|| assert_eq!(block_on(locks.list("")).expect("the server answers").len(), LOCKS)) / 1e3;
+    let figure = in_turns("redis: list of 10,000 held locks", "ms", floor, ours);
+    block_on(join_all(held.into_iter().map(|lease| async { lease.release().await.expect("it is held") })));
+    figure
 }
 
 /// How many tasks work at once.

@@ -9,6 +9,7 @@ use fencepost_core::{
     FencingToken, Handover, LockName, LockState, Loss, Mode, NamePrefix, Profile, Renewal, Result, Revoked,
     Scope, Status, Timing, Waiting,
 };
+use futures_util::stream::BoxStream;
 
 use crate::claim;
 use crate::endpoint::{Endpoint, Options};
@@ -21,6 +22,7 @@ use crate::resp::Reply;
 use crate::script::{self, Script};
 use crate::server::Server;
 use crate::session::{lost_touch, refuse, unexpected};
+use crate::signals::signals;
 
 /// What one Redis promises.
 pub const PROFILE: Profile = Profile::weakest("redis")
@@ -177,6 +179,11 @@ impl Backend for RedisBackend {
             Reply::Text(content) => Ok(Some(content)),
             reply => Err(unexpected("GET", &reply)),
         }
+    }
+
+    /// On a connection of its own. A lease that runs out without a release is signalled late, when the server removes it.
+    async fn signals(&self, _: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        signals(&self.server).await
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -44,7 +44,7 @@ pub(crate) struct Broken {
 
 /// Takes what the server says without being asked.
 pub(crate) trait Listener: Send + Sync {
-    /// A message has arrived. Must not block.
+    /// A message has arrived, or the name of a key that was touched. Must not block.
     fn hear(&self, message: &str);
     /// The connection is gone.
     fn broken(&self);
@@ -309,10 +309,12 @@ impl Driver {
     }
 
     fn tell(&self, message: &Reply) {
-        if let [kind, _, text] = message.list()
-            && kind.text() == Some("message")
-            && let Some(text) = text.text()
-        {
+        let told = match message.list() {
+            [kind, _, text] if kind.text() == Some("message") => std::slice::from_ref(text),
+            [kind, keys] if kind.text() == Some("invalidate") => keys.list(),
+            _ => &[],
+        };
+        for text in told.iter().filter_map(Reply::text) {
             self.listener.hear(text);
         }
     }

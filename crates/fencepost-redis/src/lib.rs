@@ -5,7 +5,7 @@
 //! - `server`, `session`, `leases`, `server_clock`: one server as the locks of this process see it
 //! - `connection`, `transport`, `resp`: one connection, and what goes over it
 //! - `script`, `keys`, `record`: the scripts in `lua/`, and what they leave on the server
-//! - `look`: onlookers; `examine`: how the servers are set up
+//! - `look`, `signals`: onlookers; `examine`: how the servers are set up
 //! - `fence`, `fenced`, `functions`: the fence, scripts of the user's behind it, and functions for clients in any language
 //! - `endpoint`: what a URL says
 //! - `redlock`: several independent servers; `quorum`: what their answers prove, without a network
@@ -28,6 +28,7 @@ mod script;
 mod server;
 mod server_clock;
 mod session;
+mod signals;
 mod transport;
 
 pub mod redlock;

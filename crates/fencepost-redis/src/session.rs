@@ -237,11 +237,32 @@ impl Link {
         Ok(session)
     }
 
+    /// A connection of its own, on which `listener` is told which keys of locks were touched, by anybody; `None` where the server
+    /// refuses that.
+    pub(crate) async fn watch(&self, listener: Arc<dyn Listener>) -> Result<Option<Connection>> {
+        let address = self.whereabouts().await?;
+        let connection = Connection::open(&self.clock, &address, self.endpoint.is_tls, listener).await?;
+        let hello = hello(&connection, &self.endpoint.login);
+        check_hello(&hello.await.map_err(|broken| lost_touch(&broken))?, &address)?;
+        let database = self.endpoint.database.to_string();
+        let select = connection.call(&[b"SELECT", database.as_bytes()]);
+        refuse(select.await.map_err(|broken| lost_touch(&broken))?)?;
+        let track = connection.call(&[b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"PREFIX", b"fencepost:{"]);
+        match track.await.map_err(|broken| lost_touch(&broken))? {
+            Reply::Refused(_) => Ok(None),
+            _ => Ok(Some(connection)),
+        }
+    }
+
+    async fn whereabouts(&self) -> Result<Address> {
+        match &self.endpoint.whereabouts {
+            Whereabouts::At(address) => Ok(address.clone()),
+            Whereabouts::Sentinels { sentinels, name } => self.ask_sentinels(sentinels, name).await,
+        }
+    }
+
     async fn establish(&self) -> Result<Session> {
-        let address = match &self.endpoint.whereabouts {
-            Whereabouts::At(address) => address.clone(),
-            Whereabouts::Sentinels { sentinels, name } => self.ask_sentinels(sentinels, name).await?,
-        };
+        let address = self.whereabouts().await?;
         let listener: Arc<dyn Listener> = Arc::new(Relay(lock(&self.listener).clone()));
         let connection = Connection::open(&self.clock, &address, self.endpoint.is_tls, listener).await?;
         // All at once: one round trip.

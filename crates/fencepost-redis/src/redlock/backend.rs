@@ -11,7 +11,7 @@ use fencepost_core::{
     Revoked, Scope, Status, Timing, Waiting, until,
 };
 use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{BoxStream, FuturesUnordered, select_all};
 
 use super::acquire;
 use super::candidate::{Candidate, worst};
@@ -27,6 +27,7 @@ use crate::quorum::Terms;
 use crate::resp::Reply;
 use crate::script;
 use crate::session::{Session, lost_touch, refuse};
+use crate::signals::signals;
 
 /// What several independent servers promise.
 pub const PROFILE: Profile = Profile::weakest("redlock")
@@ -224,6 +225,13 @@ impl Backend for RedlockBackend {
         let candidate = Candidate::handed_over(&self.nodes, &handover.lock, handover.holder);
         let terms = Terms::new(self.nodes.quorum(), self.nodes.options().max_ttl, 0)?;
         claim::release(&Arc::new(candidate), terms, handover.token).await
+    }
+
+    /// On a connection of its own with each node; the signals of any of them count.
+    async fn signals(&self, _: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        let watch = |node: usize, _| async move { signals(&self.nodes.all()[node].server).await };
+        let all: Vec<_> = self.all("watch the locks", watch).await?.into_iter().flatten().collect();
+        Ok((all.len() >= self.nodes.quorum().majority()).then(|| select_all(all).boxed()))
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -14,6 +14,7 @@ mod quarantine;
 mod replication;
 mod sentinel;
 mod sharing;
+mod signals;
 mod stage;
 #[cfg(feature = "tls")]
 mod tls;

@@ -74,12 +74,12 @@ fn reader_whose_time_is_over_is_not_revived_by_others_who_share_the_lock() {
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn writer_is_not_starved_by_a_stream_of_readers() {
     let server = RedisServer::start();
-    let (is_over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (has_ended, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 let shared = lock(&at(server.port(), CARELESS), "a").ttl(LONG).shared();
-                while !is_over.load(Ordering::Relaxed) {
+                while !has_ended.load(Ordering::Relaxed) {
                     let lease = block_on(shared.acquire()).expect("a reader is served");
                     pass(Duration::from_millis(30));
                     release(lease);
@@ -94,7 +94,7 @@ fn writer_is_not_starved_by_a_stream_of_readers() {
             release(ask(&writer).lease().0);
         }
         let took = now().since(begun);
-        is_over.store(true, Ordering::Relaxed);
+        has_ended.store(true, Ordering::Relaxed);
         assert!(took < SLACK * 2, "five turns among readers took {took:?}");
     });
     assert_nothing_is_left(&server);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use fencepost_core::{ErrorKind, LossReason, Revoked, Status};
+use fencepost_core::{ErrorKind, LossReason, NamePrefix, Revoked, Status};
 use fencepost_testkit::servers::{Reply, wait_until};
+use futures_util::StreamExt;
 
 use super::nodes::{AT_ONCE, LIMIT, Nodes, give, lock, ms, now, state, take, within};
 
@@ -99,5 +100,21 @@ fn lift_lowers_no_token_and_counts_where_an_emptied_node_gets_its_floor() {
     }
     let lease = take(&lock(&locks, "a", TTL));
     assert!(lease.token().get() >= high, "{}", lease.token());
+    give(lease);
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn watcher_is_told_of_a_change_also_where_a_minority_is_down() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.locks(AT_ONCE);
+    give(take(&lock(&locks, "a", TTL)));
+    nodes.servers[0].stop();
+    let prefix = NamePrefix::new("");
+    let signals = within(LIMIT, "watching", nodes.locks(AT_ONCE).backend().signals(&prefix)).unwrap();
+    let mut signals = signals.expect("the nodes tell who watches");
+    let lease = take(&lock(&locks, "a", TTL));
+    within(LIMIT, "a signal of the grant", signals.next()).expect("it goes on");
+    nodes.servers[0].go_on();
     give(lease);
 }
