@@ -174,6 +174,7 @@ declare
     has_waited boolean := _has_door;
     is_done boolean;
     idle text;
+    nothing text;
 begin
     if not (_has_door or pg_catalog.pg_try_advisory_xact_lock(1717923428, _id)) then
         if not _waits then
@@ -182,7 +183,7 @@ begin
         has_waited := true;
         idle := pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
         begin
-            perform pg_catalog.pg_advisory_xact_lock(1717923428, _id);
+            nothing := pg_catalog.pg_advisory_xact_lock(1717923428, _id);
         exception when lock_not_available then
             return null;
         end;
@@ -215,7 +216,7 @@ begin
                 and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
             returning l.token into drawn;
             if drawn is not null then
-                perform pg_catalog.pg_advisory_lock(1717923427, _id);
+                nothing := pg_catalog.pg_advisory_lock(1717923427, _id);
             end if;
         exception when lock_not_available then
             perform fencepost.give_up(_id, true);

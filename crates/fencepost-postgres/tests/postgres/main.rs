@@ -4,6 +4,7 @@ mod defaults;
 mod examine;
 mod failover;
 mod giving_up;
+mod logbook;
 mod loss;
 mod names;
 mod pause;

@@ -101,7 +101,7 @@ fn lifted_tokens_would_go_back_if_a_grant_did_not_wait_for_the_disk() {
     hasty.query("set synchronous_commit = off").unwrap();
     let mut last = String::new();
     for _ in 0..20 {
-        let grant = "select fencepost.acquire(id, name, '0 h l', 0, false, '0', null) from fencepost.lock where name = 'a'";
+        let grant = "select fencepost.acquire(id, name, '0 h l', 0, false, false, '0', null) from fencepost.lock where name = 'a'";
         last = hasty.query(grant).unwrap();
         hasty
             .query(&format!("select pg_advisory_unlock({}, id) from fencepost.lock", crate::stage::LOCK))
