@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
-    FencingToken, Handover, Lease, LockName, LockState, Loss, Moment, NamePrefix, Profile, Renewal, Result,
-    Revoked, Scope, Timing, Tokens, Waiting,
+    FencingToken, Handover, Lease, LockName, LockState, Loss, NamePrefix, Profile, Renewal, Result, Revoked,
+    Scope, Timing, Tokens, Waiting,
 };
 use futures_util::stream::BoxStream;
 
@@ -23,6 +23,7 @@ use crate::proof::{self, Proof};
 use crate::queue;
 use crate::record::{Kept, Place, signed};
 use crate::requests::{all, created, delete, get, modified, put, range};
+use crate::rest::Rest;
 use crate::server::{FOR_EVER, ONCE, Server};
 use crate::session::{self, Session};
 use crate::signals;
@@ -190,10 +191,10 @@ impl Backend for EtcdBackend {
         let Handover { lock, detail, .. } = handover;
         let place = self.lease_of(handover).await?.ok_or_else(not_held)?;
         let lease = place.lease;
-        let rests_until = detail.as_ref().and_then(|nanos| nanos.parse().ok()).map(Moment::from_nanos);
+        let rest = detail.as_ref().and_then(|rest| Rest::read(rest, self.server.clock()));
         let keys = Keys::of(self.server.root(), lock);
         let stand = Stand::found(&self.server, keys, place).ok_or_else(not_held)?;
-        let (was_there, was_late) = Box::pin(give_up(&self.server, &stand, rests_until)).await?;
+        let (was_there, was_late) = Box::pin(give_up(&self.server, &stand, rest)).await?;
         // What the process that is gone has sent may still be on its way.
         drop(Box::pin(session::end(&self.server, lease, FOR_EVER)).await);
         if was_there || was_late { Ok(()) } else { Err(not_held()) }

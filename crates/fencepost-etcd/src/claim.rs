@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    Claim, Descriptor, Error, ErrorKind, Grant, Handover, HolderId, LockName, LossReason, Mode, Moment,
-    Renewal, Result,
+    Claim, Descriptor, Error, ErrorKind, Grant, Handover, HolderId, LockName, LossReason, Mode, Renewal,
+    Result,
 };
 use futures_util::future::BoxFuture;
 
@@ -15,6 +15,7 @@ use crate::logbook::Pen;
 use crate::members::Failed;
 use crate::record::micros;
 use crate::requests::one;
+use crate::rest::Rest;
 use crate::server::{FOR_EVER, ONCE, Server, gone};
 use crate::session::{self, Session, changing};
 use crate::stand::Stand;
@@ -34,8 +35,7 @@ pub(crate) struct EtcdClaim {
     session: Session,
     stand: Stand,
     _presence: Presence,
-    /// Until when it stays taken, also if it is released before.
-    rests_until: Option<Moment>,
+    rest: Option<Rest>,
     /// When it was granted, where it was waited for: microseconds since 1970.
     granted: Option<u64>,
     logbook: Pen,
@@ -50,10 +50,10 @@ impl EtcdClaim {
         has_waited: bool,
     ) -> Self {
         let server = session.server().clone();
-        let rests_until = at_least.map(|at_least| server.clock().now().after(at_least));
+        let rest = at_least.map(|at_least| Rest::from_now(at_least, server.clock()));
         let granted = has_waited.then(|| server.clock().wall_micros());
         let logbook = Pen::of(&server, &grant.name, stand.first_at);
-        Self { server, grant, session, stand, _presence: presence, rests_until, granted, logbook }
+        Self { server, grant, session, stand, _presence: presence, rest, granted, logbook }
     }
 }
 
@@ -103,7 +103,7 @@ impl Claim for EtcdClaim {
 
     fn handover(&self) -> Option<Handover> {
         let Grant { name, holder, token, .. } = self.grant.clone();
-        let detail = self.rests_until.map(|at| at.as_nanos().to_string());
+        let detail = self.rest.map(|rest| rest.text(self.server.clock()));
         Some(Handover { lock: name, holder, token, detail })
     }
 
@@ -112,9 +112,9 @@ impl Claim for EtcdClaim {
     }
 
     async fn release(self: Box<Self>) -> Result<()> {
-        let Self { server, mut session, stand, _presence, rests_until, .. } = *self;
-        let is_resting = rests_until.is_some_and(|at| at > server.clock().now());
-        let (was_there, was_late) = Box::pin(give_up(&server, &stand, rests_until)).await?;
+        let Self { server, mut session, stand, _presence, rest, .. } = *self;
+        let is_resting = rest.is_some_and(|rest| !rest.left(server.clock()).is_zero());
+        let (was_there, was_late) = Box::pin(give_up(&server, &stand, rest)).await?;
         session.note_late(was_late);
         // A place that rests has the name of the lease.
         if was_there && !is_resting {
@@ -127,12 +127,8 @@ impl Claim for EtcdClaim {
 
 /// Leaves the place at once, or to a lease that keeps it for the rest of the time. Whether it was there, and whether an earlier
 /// try may have left it.
-pub(crate) async fn give_up(
-    server: &Server,
-    stand: &Stand,
-    rests_until: Option<Moment>,
-) -> Result<(bool, bool)> {
-    let left = rests_until.map(|at| at.since(server.clock().now())).unwrap_or_default();
+pub(crate) async fn give_up(server: &Server, stand: &Stand, rest: Option<Rest>) -> Result<(bool, bool)> {
+    let left = rest.map(|rest| rest.left(server.clock())).unwrap_or_default();
     if left.is_zero() {
         return Box::pin(leave(server, stand)).await.map_err(Failed::error);
     }

@@ -2,7 +2,7 @@
 //!
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
-//! - `stand`, `record`, `keys`, `requests`: one's own place in a queue, and what is kept on the server
+//! - `stand`, `record`, `rest`, `keys`, `requests`: one's own place in a queue, and what is kept on the server
 //! - `server`, `session`, `crowd`, `watch`: the leases that this process has, and who is told of what
 //! - `members`, `login`, `failure`: which member is asked, and what is tried when it fails
 //! - `connection`, `grpc`, `generated`: one connection, and what goes over it
@@ -29,6 +29,7 @@ mod proof;
 mod queue;
 mod record;
 mod requests;
+mod rest;
 mod server;
 mod session;
 mod signals;

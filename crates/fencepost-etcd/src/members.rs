@@ -57,6 +57,8 @@ pub(crate) struct Patience {
 #[derive(Debug)]
 pub(crate) struct Answer<A> {
     pub(crate) message: A,
+    /// Which member.
+    pub(crate) member: usize,
     /// When the request that was answered was sent.
     pub(crate) sent: Moment,
     /// Whether an earlier try may have been carried out, or may be later.
@@ -128,14 +130,14 @@ impl Members {
         let began = self.clock().now();
         let (mut tries, mut logins, mut is_late) = (0, 0, false);
         loop {
-            let index = self.0.current.load(Ordering::Acquire);
+            let index = self.current();
             let mut attempt = Attempt::default();
             let round = u32::try_from(tries / self.count()).unwrap_or(u32::MAX);
             let each = patience.each * 2_u32.pow(round.min(MOST_DOUBLED));
             let failure = match self.ask(index, method, message(), each, &mut attempt).await {
                 Ok(message) => {
                     let sent = attempt.sent.unwrap_or(began);
-                    return Ok(Answer { message, sent, is_late });
+                    return Ok(Answer { message, member: index, sent, is_late });
                 }
                 Err(failure) => failure,
             };
@@ -208,7 +210,7 @@ impl Members {
     /// # Cancel safety
     /// Dropping it ends the watch.
     pub(crate) async fn watch_for(&self, subject: Subject) -> Result<Watch, Failure> {
-        let index = self.0.current.load(Ordering::Acquire);
+        let index = self.current();
         let connection = self.connection(index).await?;
         self.forget_refused();
         let token = self.0.login.token(self.clock(), &connection, Duration::ZERO).await?;
@@ -235,13 +237,16 @@ impl Members {
         self.0.login.is_without()
     }
 
-    /// Gives up the member that is asked now.
-    pub(crate) fn leave_current(&self) {
-        let index = self.0.current.load(Ordering::Acquire);
-        let slot = lock(&self.0.slots[index]).clone();
-        if let Slot::Up(connection) = slot {
-            self.move_on(index, Some(&connection));
-        }
+    /// The member that is asked now.
+    pub(crate) fn current(&self) -> usize {
+        self.0.current.load(Ordering::Acquire)
+    }
+
+    /// Gives up a member. Where another one is asked by now, that stays so.
+    pub(crate) fn leave(&self, member: usize) {
+        let slot = lock(&self.0.slots[member]).clone();
+        let connection = if let Slot::Up(connection) = slot { Some(connection) } else { None };
+        self.move_on(member, connection.as_ref());
     }
 
     pub(crate) fn address(&self, index: usize) -> String {

@@ -131,8 +131,7 @@ impl<'a> Attempt<'a> {
     /// Enters the queue; `None` where it is to be tried again.
     async fn enter(&mut self) -> Result<Option<(Stand, Seen)>> {
         let patience = self.patience();
-        let session =
-            Box::pin(self.server.session(self.request.ttl, patience)).await.map_err(Failed::error)?;
+        let session = Box::pin(self.server.session(self.request.ttl, patience)).await?;
         self.was_reached = true;
         let lease = session.id();
         self.session = Some(session);

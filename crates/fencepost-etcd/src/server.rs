@@ -16,7 +16,7 @@ use crate::lock;
 use crate::members::{Answer, Failed, Members, Patience};
 use crate::record::Kept;
 use crate::requests::{Done, RANGE, TXN, one};
-use crate::session::{Idle, Session};
+use crate::session::{Idle, Session, is_lost};
 
 /// How long one member may take to answer a request that waits for nothing.
 pub(crate) const TRY_MOST: Duration = Duration::from_millis(500);
@@ -106,10 +106,10 @@ impl Server {
     /// A dropped call may or may not be carried out, also much later.
     pub(crate) async fn txn(&self, request: &TxnRequest, patience: Patience) -> Result<Answer<Done>, Failed> {
         let asking = self.0.members.call::<_, TxnResponse>(TXN, || request.clone(), patience);
-        let Answer { message, sent, is_late } = asking.await?;
+        let Answer { message, member, sent, is_late } = asking.await?;
         let done = Done::from(message);
         self.note(done.header);
-        Ok(Answer { message: done, sent, is_late })
+        Ok(Answer { message: done, member, sent, is_late })
     }
 
     /// Reads keys as they are now, by the word of a majority.
@@ -170,15 +170,21 @@ impl Server {
     ///
     /// # Cancel safety
     /// Dropping it leaves a lease without keys, which ends with its ttl.
-    pub(crate) async fn session(&self, ttl: Duration, patience: Patience) -> Result<Session, Failed> {
+    pub(crate) async fn session(&self, ttl: Duration, patience: Patience) -> Result<Session> {
         let seconds = whole_seconds(ttl);
         while let Some(idle) = self.take_idle(seconds) {
             let mut session = Session::take(self, idle);
-            if session.is_fresh() || session.renew_unused(patience).await.is_ok() {
+            if session.is_fresh() {
                 return Ok(session);
             }
+            match session.renew_unused(patience).await {
+                Ok(()) => return Ok(session),
+                Err(error) if is_lost(&error) => {}
+                // Where nobody answers for one, nobody does for the next one either.
+                Err(error) => return Err(error),
+            }
         }
-        Session::grant(self, seconds, patience).await
+        Session::grant(self, seconds, patience).await.map_err(Failed::error)
     }
 
     /// A session that is kept and was asked for with so many seconds, if there is one.

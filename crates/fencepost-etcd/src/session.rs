@@ -58,6 +58,8 @@ impl Idle {
 pub(crate) struct KeptAlive {
     pub(crate) renewal: Renewal,
     pub(crate) raft_term: u64,
+    /// Which member has given it.
+    member: usize,
 }
 
 /// A lease that was granted.
@@ -198,14 +200,14 @@ impl Session {
         let ttl = Duration::from_secs(seconds.ok_or_else(gone)?);
         let raft_term = answer.message.header.unwrap_or_default().raft_term;
         let renewal = Renewal { ttl: Some(ttl), counted_from: answer.sent };
-        Ok(KeptAlive { renewal, raft_term })
+        Ok(KeptAlive { renewal, raft_term, member: answer.member })
     }
 
     /// Takes a new term over, if the leader who gave it was still in office when a majority was asked afterwards: a former one
-    /// goes on saying yes. Otherwise another member is asked from now on.
+    /// goes on saying yes. Otherwise the member that gave it is not asked any more.
     pub(crate) fn confirm(&mut self, kept: KeptAlive, raft_term: u64) -> Option<Renewal> {
         if kept.raft_term != raft_term {
-            self.server.members().leave_current();
+            self.server.members().leave(kept.member);
             return None;
         }
         self.ttl = kept.renewal.ttl.unwrap_or(self.ttl);
@@ -294,7 +296,7 @@ mod tests {
     use fencepost_core::Clock;
 
     fn session(counted_from: Moment) -> Session {
-        let endpoint = Endpoint::of(&"etcd://127.0.0.1:1".parse().unwrap()).unwrap();
+        let endpoint = Endpoint::of(&"etcd://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3".parse().unwrap()).unwrap();
         let server = Server::new(Clock::system(), endpoint);
         let ttl = Duration::from_secs(10);
         Session { server, id: 7, seconds: 10, ttl, counted_from, is_late: false, is_over: true }
@@ -305,11 +307,23 @@ mod tests {
         let (before, later) = (Moment::from_nanos(1_000), Moment::from_nanos(2_000));
         let renewal = Renewal { ttl: Some(Duration::from_secs(20)), counted_from: later };
         let mut session = session(before);
-        let kept = KeptAlive { renewal, raft_term: 2 };
+        let kept = KeptAlive { renewal, raft_term: 2, member: 0 };
         assert!(session.confirm(kept, 3).is_none());
         assert_eq!((session.counted_from(), session.ttl()), (before, Duration::from_secs(10)));
         assert!(session.confirm(kept, 2).is_some());
         assert_eq!((session.counted_from(), session.ttl()), (later, Duration::from_secs(20)));
+    }
+
+    /// Another one may have been asked for the confirmation, since this one had failed.
+    #[test]
+    fn member_whose_keep_alive_does_not_count_is_left_and_no_other() {
+        let mut session = session(Moment::from_nanos(1_000));
+        let renewal = Renewal { ttl: None, counted_from: Moment::from_nanos(2_000) };
+        let current = |session: &Session| session.server.members().current();
+        for (member, next) in [(1, 0), (0, 1), (0, 1), (1, 2), (2, 0)] {
+            assert!(session.confirm(KeptAlive { renewal, raft_term: 2, member }, 3).is_none());
+            assert_eq!(current(&session), next, "after {member} was left");
+        }
     }
 
     #[test]

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use fencepost_core::{Backend, Clock, ErrorKind, Raced, Status, Wait, race};
+use fencepost_etcd::bare::Bare;
 use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::{EtcdCluster, EtcdServer, wait_until};
+
+use futures_util::future::join_all;
 
 use super::stage::{backend, block_on, lock, locks, name, request, sleep, until_free, within};
 
@@ -42,7 +45,8 @@ fn request_to_a_stopped_member_that_was_given_up_gets_nothing_when_it_goes_on() 
                 }
             }
         });
-        outcome.unwrap();
+        let was_served = outcome.unwrap();
+        assert_eq!(was_served, round % 2 == 0, "round {round}: it was not given up when it was to be");
         // Everything that was dropped is being ended meanwhile.
         block_on(within(LONG, "the end of what was dropped", Clock::system().settled()));
         cluster[follower].go_on();
@@ -56,6 +60,35 @@ fn request_to_a_stopped_member_that_was_given_up_gets_nothing_when_it_goes_on() 
             lease.expect("nobody holds it").release().await.unwrap();
         });
     }
+}
+
+/// The control: who only removes its key finds it there again, under a lease that goes on.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn request_to_a_stopped_member_comes_to_life_where_it_is_only_undone() {
+    const ROUNDS: usize = 30;
+    let cluster = EtcdCluster::start();
+    let follower = cluster.follower();
+    let is_back = || !cluster[(follower + 1) % 3].keys("/bare/").is_empty();
+    for _ in 0..ROUNDS {
+        let url = cluster.url_from(follower).parse().unwrap();
+        let client = block_on(Bare::connect(&url, Clock::system())).unwrap();
+        cluster[follower].stop();
+        // The keys are made, by way of another member in the end, and removed again.
+        let keys: Vec<String> = (0..8).map(|number| format!("/bare/{number}")).collect();
+        let pairs = join_all(keys.iter().map(|key| client.pair(key)));
+        for pair in block_on(within(LONG, "another member", pairs)) {
+            pair.unwrap();
+        }
+        cluster[follower].go_on();
+        for _ in 0..5 {
+            sleep(Duration::from_millis(20));
+            if is_back() {
+                return;
+            }
+        }
+    }
+    panic!("nothing was carried out late: the fault shows nothing");
 }
 
 #[test]

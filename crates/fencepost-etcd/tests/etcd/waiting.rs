@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fencepost_core::{Backend, Clock, Wait};
+use fencepost_core::{Backend, Clock, ErrorKind, Wait};
 use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::EtcdServer;
 use futures_util::future::{join, join_all};
@@ -277,5 +277,34 @@ fn waiter_of_a_process_that_gives_up_is_passed_over_by_the_one_behind_it() {
         let ((refused, next), ()) = within(most, "the waiter's turn", all).await;
         refused.expect_err("it was held");
         next.release().await.unwrap();
+    });
+}
+
+/// However many sessions this process has left from before.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn try_without_a_server_ends_soon() {
+    const LOCKS: usize = 12;
+    let server = EtcdServer::start();
+    let way = Proxy::start(server.address());
+    let client = locks(&format!("etcd://{}", way.address()));
+    let (clock, ttl) = (Clock::system(), Duration::from_secs(8));
+    block_on(async {
+        let all: Vec<_> = (0..LOCKS).map(|number| format!("lock{number}")).collect();
+        let taken = join_all(
+            all.iter().map(|name| async { client.lock(name).unwrap().ttl(ttl).acquire().await.unwrap() }),
+        );
+        for lease in taken.await {
+            lease.release().await.unwrap();
+        }
+        // They are too old to be used without a renewal, and young enough for one.
+        clock.sleep(ttl / 6).await;
+        way.set(Mode::Blackhole);
+        let began = clock.now();
+        let refused = client.lock("orders").unwrap().ttl(ttl).try_acquire().await.unwrap_err();
+        let took = clock.now().since(began);
+        assert!(took < Duration::from_millis(2_500), "{took:?}");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        way.set(Mode::Pass);
     });
 }
