@@ -61,7 +61,7 @@ fn forgotten_lease_ends_although_its_deletion_was_lost_on_the_way() {
     let kept = block_on(locks.lock("kept").unwrap().ttl(ttl).acquire()).unwrap();
     let forgotten = block_on(locks.backend().acquire(&request("orders", ttl, Wait::No))).unwrap();
     std::mem::forget(forgotten);
-    sleep(ttl - Duration::from_millis(100));
+    sleep(ttl * 39 / 40);
     // It is deleted now, and the connection is given up a tenth of the ttl later.
     proxy.set(Mode::RequestHole);
     sleep(Duration::from_millis(300));
