@@ -182,8 +182,13 @@ impl ZooKeeperBackend {
         let detail = Detail::read(handover)?;
         let lock = nodes::lock(self.chroot(), &handover.lock);
         let path = format!("{lock}/{}", detail.node);
-        let answer = connection.call(&Request::data(&path, false)).await;
-        let answer = answer.map_err(|broken| lost_touch(&broken))?;
+        // A member that lags may not have heard of the place yet.
+        let (synced, answer) = {
+            let mut batch = connection.batch();
+            (batch.call(&Request::sync(&path)), batch.call(&Request::data(&path, false)))
+        };
+        synced.await.map_err(|broken| lost_touch(&broken))?;
+        let answer = answer.await.map_err(|broken| lost_touch(&broken))?;
         let (bytes, stat) = match answer.code {
             Code::OK => answer.data().map_err(crate::session::garbled)?,
             Code::NO_NODE => return Err(gone(None).during(GIVE_BACK)),
@@ -192,7 +197,7 @@ impl ZooKeeperBackend {
         if !detail.is_of(stat.made_by) {
             return Err(gone(None).during(GIVE_BACK));
         }
-        let rest = PlaceRecord::read(&bytes).rest(handover.token);
+        let rest = PlaceRecord::read(&bytes).rest(handover.token, self.now_micros());
         let clock = self.ensemble.clock();
         let was_held = claim::release(connection, &lock, &detail.node, rest.as_ref(), clock).await?;
         if was_held { Ok(()) } else { Err(gone(None).during(GIVE_BACK)) }

@@ -30,6 +30,11 @@ impl Member {
         Some(format!("ZooKeeper {version} at {} ({mode})", self.address))
     }
 
+    /// Whether it has no vote, as far as it says so.
+    fn is_observer(&self) -> bool {
+        self.status.field("Mode") == Some("observer")
+    }
+
     fn milliseconds(&self, name: &str) -> Option<u64> {
         self.settings.field(name)?.parse().ok()
     }
@@ -71,6 +76,16 @@ fn of_member(member: &Member) -> Vec<Finding> {
             "start it, or take it out of the URL",
         ));
     }
+    if member.is_observer() {
+        findings.push(finding(
+            Severity::Warning,
+            &about,
+            "it is an observer (Mode: observer)".to_owned(),
+            "behind an observer master a session may end before its holder knows: two servers pass on what was heard of it, and nothing \
+             orders the two; and it helps no majority",
+            "name the voters in the URL, and no observer",
+        ));
+    }
     if let (Some(tick), Some(least)) =
         (member.milliseconds("tickTime"), member.milliseconds("minSessionTimeout"))
         && least < tick * 2
@@ -98,9 +113,9 @@ fn of_member(member: &Member) -> Vec<Finding> {
 fn of_all(members: &[Member]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let about = "the ensemble";
-    let count = members.len();
+    let count = members.iter().filter(|member| !member.is_observer()).count();
     if count > 1 && count.is_multiple_of(2) {
-        let evidence = format!("the URL names {count} members");
+        let evidence = format!("the URL names {count} members that may vote");
         let what = "an even number bears the loss of no more members than one less";
         findings.push(finding(
             Severity::Note,
@@ -193,4 +208,28 @@ fn is_local(address: &Address) -> bool {
 fn finding(severity: Severity, about: &str, evidence: String, consequence: &str, remedy: &str) -> Finding {
     let (about, consequence, remedy) = (about.to_owned(), consequence.to_owned(), remedy.to_owned());
     Finding { severity, about, evidence, consequence, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(mode: &str) -> Member {
+        let address = Address { host: "zk".to_owned(), port: 2181 };
+        let status = Answer::Text(format!("Zookeeper version: 3.8.0-1, built\nMode: {mode}\n"));
+        Member { address, status, settings: Answer::Nothing }
+    }
+
+    #[test]
+    fn observer_is_warned_of_and_is_no_voter() {
+        let warned =
+            |mode| of_member(&member(mode)).iter().any(|finding| finding.severity == Severity::Warning);
+        assert!(warned("observer") && !warned("follower"));
+        let even = |modes: &[&str]| {
+            let members: Vec<Member> = modes.iter().map(|mode| member(mode)).collect();
+            of_all(&members).iter().any(|finding| finding.evidence.contains("that may vote"))
+        };
+        assert!(!even(&["leader", "follower", "follower", "observer"]));
+        assert!(even(&["leader", "follower", "follower", "follower"]));
+    }
 }

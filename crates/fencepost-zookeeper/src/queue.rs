@@ -20,7 +20,7 @@ use crate::offset::{self, Need};
 use crate::protocol::{Answer, Code, Request, Stay};
 use crate::record::{Granted, LockRecord, PlaceRecord};
 use crate::seen::{Look, Seen};
-use crate::session::{Held, fine, gone, lost_touch, refused};
+use crate::session::{Held, Session, fine, gone, lost_touch, refused};
 use crate::trace::Trace;
 
 /// How long an ensemble that broke off is tried to be reached before a wait ends.
@@ -285,8 +285,7 @@ impl<'a> Attempt<'a> {
         }
         let session = self.trace.used.session.clone();
         let Some(term) = session.term_at_once() else {
-            // Much may have happened until there is one.
-            return session.term().await.map(|_| None);
+            return self.wait_for_a_term(session).await.map(|()| None);
         };
         let Some(stand) = self.trace.stand.clone() else { return Ok(None) };
         let path = self.trace.path(&stand.node);
@@ -295,6 +294,15 @@ impl<'a> Attempt<'a> {
         let Renewal { ttl, counted_from } = term;
         let (name, holder) = (self.request.name.clone(), self.request.holder);
         Ok(self.claim(Grant { name, holder, token, ttl, counted_from, slack: None }, path))
+    }
+
+    /// Waits until heartbeats prove a term. Much may have happened until there is one.
+    async fn wait_for_a_term(&mut self, session: Session) -> Result<()> {
+        let (clock, now) = (self.clock(), self.clock().now());
+        self.in_trouble_since = Some(now);
+        let term = until(clock, Some(now.after(RECONNECT_MOST)), Box::pin(session.term())).await;
+        let unproved = || Err(crate::session::unavailable("the ensemble commits no heartbeat"));
+        term.unwrap_or_else(unproved).map(drop)
     }
 
     /// The token of the place, with the offset of the lock, which is raised first if need be.
@@ -330,7 +338,7 @@ impl<'a> Attempt<'a> {
         if !self.trace.used.session.hold(path, held) {
             return None;
         }
-        let rest = self.place_record(Some(granted)).rest(granted.token);
+        let rest = self.place_record(Some(granted)).rest(granted.token, granted.at_micros);
         Some(ZooKeeperClaim::new(self.trace.take(), grant, gone, rest))
     }
 

@@ -88,9 +88,10 @@ impl PlaceRecord {
         bytes(self)
     }
 
-    /// Until when the lock is to rest after its release, where that was asked for.
-    pub(crate) fn rest(&self, token: FencingToken) -> Option<Rest> {
-        let from = self.granted.map_or(self.asked, |granted| granted.at_micros);
+    /// Until when the lock is to rest after its release, where that was asked for. A grant that is not written down yet may be of this
+    /// moment.
+    pub(crate) fn rest(&self, token: FencingToken, now_micros: u64) -> Option<Rest> {
+        let from = self.granted.map_or(now_micros, |granted| granted.at_micros);
         let until_micros = from.saturating_add(self.at_least_ms?.saturating_mul(1_000));
         Some(Rest { token, until_micros })
     }

@@ -188,11 +188,14 @@ impl Session {
     /// Dropping it changes nothing.
     ///
     /// # Errors
-    /// `Lost` when the session has ended.
+    /// `Lost` when the session has ended; `Unavailable` when the connection has broken.
     pub(crate) async fn term(&self) -> Result<Renewal> {
         self.when(|state| {
             if let Some(error) = &state.ended {
                 return Some(Err(error.clone()));
+            }
+            if state.open_connection().is_none() {
+                return Some(Err(unavailable("the connection broke")));
             }
             self.term_in(state).map(Ok)
         })

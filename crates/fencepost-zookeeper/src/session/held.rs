@@ -6,13 +6,16 @@ use fencepost_core::{Error, LossReason, Moment, until};
 use futures_channel::oneshot;
 
 use super::{Session, gone};
-use crate::protocol::{Request, Sight};
+use crate::protocol::{Code, Request, Sight};
 
 /// A lease that is released sooner than this after its grant is neither written down nor watched: it is not worth two requests.
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
 /// How long a holder that has lost its lease asks why before it is told.
 const ASK_WHY_MOST: Duration = Duration::from_millis(100);
+
+/// The pause before a node is deleted again whose deletion was refused.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A lease, as far as its session is concerned.
 pub(crate) struct Held {
@@ -28,6 +31,19 @@ impl Held {
     pub(super) fn lose(self, error: &Error) {
         // A lease that has just been released is lost to nobody.
         drop(self.lost.send(error.clone()));
+    }
+}
+
+/// Deletes a node of the session, until it is gone or the session has ended.
+async fn delete(session: Session, path: String) {
+    while !session.has_ended() {
+        let Ok(connection) = session.connection().await else { continue };
+        let Ok(answer) = connection.call(&Request::delete(&path, -1)).await else { continue };
+        if matches!(answer.code, Code::OK | Code::NO_NODE) {
+            return;
+        }
+        session.heed(&answer);
+        session.clock().sleep(REFUSED_PAUSE).await;
     }
 }
 
@@ -61,23 +77,22 @@ impl Session {
     /// long as the session, which others keep.
     pub(super) fn give_up_what_is_not_renewed(&self) {
         let mut state = self.state();
-        let Some(connection) = state.open_connection().cloned() else { return };
         let (now, timeout) = (self.clock().now(), state.timeout);
         let is_over = |held: &Held| now.since(held.counted_from) >= timeout;
         let over: Vec<(String, Held)> = state.held.extract_if(|_, held| is_over(held)).collect();
         drop(state);
         for (path, held) in over {
-            connection.batch().tell(&Request::delete(&path, -1), &path);
+            self.clock().serve(delete(self.clone(), path));
             held.lose(&Error::lost(LossReason::Deadline, "it was not renewed for as long as it lasts"));
         }
     }
 
     /// Writes down the leases that have lasted for a moment, for those who look, and has them watched.
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         let mut state = self.state();
-        let fresh = std::mem::take(&mut state.fresh);
-        // Where there is no connection now, the next one has all of them watched.
+        // Where there is no connection now, it is done on the next one.
         let Some(connection) = state.open_connection().cloned() else { return };
+        let fresh = std::mem::take(&mut state.fresh);
         let mut batch = connection.batch();
         for path in fresh {
             let Some(held) = state.held.get(&path) else { continue };

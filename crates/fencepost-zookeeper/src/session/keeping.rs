@@ -235,6 +235,7 @@ fn adopt(
     state.proof = Some(proof);
     state.connection = Some(connection.clone());
     wake(state);
+    session.settle();
     connection
 }
 

@@ -4,6 +4,7 @@
 mod between;
 mod ensemble;
 mod examining;
+mod giving_back;
 mod listing;
 mod logbook;
 mod members;

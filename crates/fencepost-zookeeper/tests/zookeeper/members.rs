@@ -78,3 +78,24 @@ fn member_that_grants_more_than_the_session_had_moves_no_deadline() {
     lease.check().expect("the session lives");
     block_on(lease.release()).unwrap();
 }
+
+/// A member that is too busy refuses heartbeats without asking its leader.
+#[test]
+#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
+fn attempt_that_does_not_wait_ends_although_no_heartbeat_is_committed() {
+    const MULTI: i32 = 14;
+    const THROTTLED: i32 = -127;
+    let server = ZooKeeperServer::start();
+    let busy = Between::start(server.address(), |mut answer| {
+        if answer.operation == Some(MULTI) {
+            answer.refuse(THROTTLED);
+        }
+        true
+    });
+    let began = now();
+    let error = block_on(locks(&busy.url()).lock("orders").unwrap().ttl(TTL).try_acquire()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(now().since(began) < TTL * 2, "it has taken {:?}", now().since(began));
+    let mut client = server.client();
+    eventually("nothing is left", || client.children("/fencepost/orders").unwrap().is_empty());
+}
