@@ -12,6 +12,7 @@ use fencepost_core::{
     FencingToken, Grant, Handover, LockName, LockState, Loss, LossReason, Mode, Moment, NamePrefix, Profile,
     Renewal, Result, Revoked, Scope, Status, Timing, Tokens, Wait, Waiting, until,
 };
+use futures_util::stream::BoxStream;
 
 use crate::claim::FileClaim;
 use crate::directory::{Directory, Paths, failure, remove};
@@ -22,7 +23,7 @@ use crate::look::Look;
 use crate::queue;
 use crate::readers::Slot;
 use crate::record::{CHANGE_LEAST, CHANGE_MOST, HolderLine, TokenRecord, exclusively};
-use crate::revocation;
+use crate::{revocation, signals};
 
 /// What the file backend promises.
 pub const PROFILE: Profile = Profile::weakest("file")
@@ -322,6 +323,10 @@ impl Backend for FileBackend {
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
         logbook::read(&self.directory.paths(name))
+    }
+
+    async fn signals(&self, _: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        Ok(signals::of(self.directory.path(), &self.clock))
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -7,7 +7,7 @@
 //! - `range`: kernel locks on ranges of a file; `readers`: who shares a lock, and the gate before them
 //! - `record`: the token record and the line that names the holder; `table`: the kernel's table of locks
 //! - `logbook`: what holders leave for those to come; `revocation`: whose leases are taken away
-//! - `news`: what the kernel tells of a directory
+//! - `news`: what the kernel tells of a directory; `signals`: the same for those who look at locks
 //! - `look`: the locks as an onlooker sees them; `examine`: what the directory shows of itself
 //! - `fence`: a fence in a directory; `publish`, `copy`: results of jobs behind it
 
@@ -27,6 +27,7 @@ mod range;
 mod readers;
 mod record;
 mod revocation;
+mod signals;
 mod table;
 
 pub use backend::{FileBackend, PROFILE};

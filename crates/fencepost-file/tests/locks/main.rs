@@ -5,6 +5,7 @@ mod child;
 mod logbook;
 mod revoke;
 mod shared;
+mod signals;
 
 use std::path::Path;
 use std::time::Duration;
