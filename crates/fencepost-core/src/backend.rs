@@ -203,7 +203,7 @@ pub struct AcquireRequest {
 }
 
 /// Beside whom a lock may be held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Beside nobody.
     #[default]

@@ -1,6 +1,5 @@
 //! The backend: acquiring, looking, lifting.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -10,19 +9,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
-    FencingToken, Grant, Handover, LockName, LockState, Loss, LossReason, Moment, NamePrefix, Profile,
+    FencingToken, Grant, Handover, LockName, LockState, Loss, LossReason, Mode, Moment, NamePrefix, Profile,
     Renewal, Result, Revoked, Scope, Status, Timing, Tokens, Wait, Waiting, until,
 };
+use futures_util::stream::BoxStream;
 
 use crate::claim::FileClaim;
 use crate::directory::{Directory, Paths, failure, remove};
 use crate::examine::{Purpose, examine};
 use crate::hold::Hold;
 use crate::logbook;
+use crate::look::Look;
 use crate::queue;
+use crate::readers::Slot;
 use crate::record::{CHANGE_LEAST, CHANGE_MOST, HolderLine, TokenRecord, exclusively};
-use crate::revocation;
-use crate::table::{LockTable, describe};
+use crate::{revocation, signals};
 
 /// What the file backend promises.
 pub const PROFILE: Profile = Profile::weakest("file")
@@ -35,6 +36,7 @@ pub const PROFILE: Profile = Profile::weakest("file")
     .rests()
     .keeps_logbook()
     .revocable()
+    .shares()
     .longest_ttl(None)
     .costs(0, 0, Connections::None);
 
@@ -74,20 +76,52 @@ impl FileBackend {
         self.directory.path().to_owned()
     }
 
-    async fn hold(&self, paths: &Paths, wait: Wait, give_up_at: Option<Moment>) -> Result<Hold> {
-        if let Some(hold) = Hold::attempt(&self.directory, paths)? {
+    /// Gets both kernel locks. A reader that has to wait takes its slot before, so that it is seen.
+    async fn hold(
+        &self,
+        paths: &Paths,
+        request: &AcquireRequest,
+        give_up_at: Option<Moment>,
+        slot: &mut Option<Slot>,
+    ) -> Result<Hold> {
+        let attempt = || Hold::attempt(&self.directory, paths, request.mode);
+        if let Some(hold) = attempt()? {
             return Ok(hold);
         }
-        if wait == Wait::No {
+        if request.wait == Wait::No {
             self.clock.sleep(SECOND_TRY_AFTER).await;
-            return Hold::attempt(&self.directory, paths)?.ok_or_else(|| contended("it is held"));
+            return attempt()?.ok_or_else(|| contended("it is held"));
         }
-        let waited = until(&self.clock, give_up_at, queue::wait(&self.directory, paths)).await;
+        if request.mode == Mode::Shared {
+            self.slot(paths, request, slot)?.say(None, self.clock.wall_micros());
+        }
+        let wait = queue::wait(&self.directory, paths, request.mode, &self.clock);
+        let waited = until(&self.clock, give_up_at, wait).await;
         waited.unwrap_or_else(|| Err(contended("it was held all the time")))
     }
 
+    /// The slot of a reader, which is taken where it has none yet.
+    fn slot<'a>(
+        &self,
+        paths: &Paths,
+        request: &AcquireRequest,
+        slot: &'a mut Option<Slot>,
+    ) -> Result<&'a mut Slot> {
+        let taken = match slot.take() {
+            Some(slot) => slot,
+            None => Slot::take(&self.directory, paths, request.holder, &request.label)?,
+        };
+        Ok(slot.insert(taken))
+    }
+
     /// Makes a claim of a hold, unless the lock rests.
-    async fn claim(&self, hold: Hold, paths: &Paths, request: &AcquireRequest) -> Result<Outcome> {
+    async fn claim(
+        &self,
+        hold: Hold,
+        paths: &Paths,
+        request: &AcquireRequest,
+        slot: &mut Option<Slot>,
+    ) -> Result<Outcome> {
         let limit = self.limit(request.wait);
         let draw = || self.draw(&hold.token, paths, request);
         let drawn = exclusively(&hold.token, &self.clock, limit, draw).await;
@@ -98,16 +132,22 @@ impl FileBackend {
                 Drawn::Rests(rest) => return Ok(Outcome::Rests(counted_from.after(rest))),
             };
         let (name, holder) = (request.name.clone(), request.holder);
-        HolderLine::new(name.clone(), token, holder, request.label.clone(), wall).write(&hold.lock);
+        let line = HolderLine::new(name.clone(), token, holder, request.label.clone(), wall);
+        match request.mode {
+            Mode::Exclusive => line.write(&hold.lock),
+            Mode::Shared => {
+                self.slot(paths, request, slot)?.say(Some(token), wall);
+                // The name of the lock may be known from here alone.
+                if hold.lock.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+                    line.write(&hold.lock);
+                }
+            }
+        }
         let ttl = self.expires.then_some(request.ttl);
         let grant = Grant { name, holder, token, ttl, counted_from, slack: None };
-        Ok(Outcome::Granted(FileClaim::new(
-            hold,
-            grant,
-            self.directory.clone(),
-            paths.clone(),
-            self.clock.clone(),
-        )))
+        let (directory, paths, clock) = (self.directory.clone(), paths.clone(), self.clock.clone());
+        let claim = FileClaim::new(hold, slot.take(), grant, directory, paths, clock);
+        Ok(Outcome::Granted(Box::new(claim)))
     }
 
     fn draw(&self, file: &File, paths: &Paths, request: &AcquireRequest) -> io::Result<Drawn> {
@@ -122,8 +162,8 @@ impl FileBackend {
         };
         record.token = token.get();
         record.holder = request.holder.to_bytes();
-        if std::mem::take(&mut record.revoked) > 0 {
-            // Where it cannot be removed it harms nobody: it names a token that is over.
+        if request.mode == Mode::Exclusive && std::mem::take(&mut record.revoked) > 0 {
+            // Those whom it names are gone. Where it cannot be removed it harms nobody.
             let _ = remove(&paths.revoke());
         }
         record.rests_until = request.at_least.map_or(0, |at_least| wall.saturating_add(micros(at_least)));
@@ -140,70 +180,6 @@ impl FileBackend {
         let now = self.clock.now();
         let least = now.after(CHANGE_LEAST);
         wait.give_up_at(now).map_or_else(|| now.after(CHANGE_MOST), |at| at.max(least))
-    }
-
-    fn state(&self, table: &LockTable, name: LockName) -> Result<LockState> {
-        let paths = self.directory.paths(&name);
-        let mut state = LockState::free(name);
-        let own = i32::try_from(std::process::id()).unwrap_or_default();
-        let (ours, others): (Vec<_>, Vec<_>) =
-            table.waiters(&paths)?.into_iter().partition(|pid| *pid == own);
-        let ours = ours.into_iter().take(queue::waiting(&paths));
-        state.waiters = others.into_iter().chain(ours).map(describe).collect();
-        let record = TokenRecord::at(&paths.token).unwrap_or_default();
-        // A line of another grant is one that a full disk left there; nothing is known then of the present holder.
-        let line = HolderLine::read(&paths.lock).filter(|line| line.holder.to_bytes() == record.holder);
-        if table.is_held(&paths)? {
-            state.status = Status::Held;
-            state.since_micros = line.as_ref().and_then(HolderLine::since_micros);
-            state.holder = line.as_ref().map(|line| line.holder);
-            state.token = line.as_ref().map(|line| line.token);
-            state.label = line.map(|line| line.label);
-            return Ok(state);
-        }
-        let rest = record.rests_until.saturating_sub(self.clock.wall_micros());
-        if rest > 0 {
-            state.status = Status::Resting;
-            // A lift may have raised the record since.
-            state.token = line.map(|line| line.token).or_else(|| record.last());
-            state.remaining = Some(Duration::from_micros(rest));
-        }
-        Ok(state)
-    }
-
-    /// Whether the holder with this token has the lock, as far as an onlooker can tell.
-    fn is_held_with(&self, paths: &Paths, record: &TokenRecord, token: FencingToken) -> io::Result<bool> {
-        let line = HolderLine::read(&paths.lock).filter(|line| line.holder.to_bytes() == record.holder);
-        if line.is_none_or(|line| line.token != token) {
-            return Ok(false);
-        }
-        let table = LockTable::read(&self.directory).map_err(io::Error::other)?;
-        table.map_or(Ok(false), |table| table.is_held(paths).map_err(io::Error::other))
-    }
-
-    /// The names of all locks, by either of their files: a cleaner may have removed one.
-    fn names(&self) -> Result<Vec<LockName>> {
-        let path = self.directory.path();
-        let entries = std::fs::read_dir(path)
-            .map_err(|error| failure("list the directory of the locks", path, error))?;
-        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let spelled = files.filter_map(|file| {
-            file.strip_suffix(".lock").or_else(|| file.strip_suffix(".tok")).map(ToOwned::to_owned)
-        });
-        let spelled: BTreeSet<String> = spelled.collect();
-        let mut names: Vec<_> = spelled.iter().filter_map(|spelled| self.name_of(spelled)).collect();
-        names.sort();
-        Ok(names)
-    }
-
-    /// The name behind a file: from the holder's line, since a long name's spelling is a hash, else spelled back.
-    fn name_of(&self, spelled: &str) -> Option<LockName> {
-        let line = HolderLine::read(&self.directory.path().join(format!("{spelled}.lock")));
-        let written = line.map(|line| line.name).filter(|name| name.canonical() == spelled);
-        written.or_else(|| {
-            let name = percent_encoding::percent_decode_str(spelled).decode_utf8().ok()?;
-            name.parse().ok().filter(|name: &LockName| name.canonical() == spelled)
-        })
     }
 }
 
@@ -224,7 +200,7 @@ enum Drawn {
 }
 
 enum Outcome {
-    Granted(FileClaim),
+    Granted(Box<FileClaim>),
     /// Its last holder asked that it stay taken until then.
     Rests(Moment),
 }
@@ -257,10 +233,11 @@ impl Backend for FileBackend {
         self.directory.prepare()?;
         let paths = self.directory.paths(&request.name);
         let give_up_at = request.wait.give_up_at(self.clock.now());
+        let mut slot = None;
         loop {
-            let hold = self.hold(&paths, request.wait, give_up_at).await?;
-            let rests_until = match self.claim(hold, &paths, request).await? {
-                Outcome::Granted(claim) => return Ok(Box::new(claim)),
+            let hold = self.hold(&paths, request, give_up_at, &mut slot).await?;
+            let rests_until = match self.claim(hold, &paths, request, &mut slot).await? {
+                Outcome::Granted(claim) => return Ok(claim),
                 Outcome::Rests(until) => until,
             };
             if give_up_at.is_some_and(|give_up_at| give_up_at < rests_until) {
@@ -272,14 +249,14 @@ impl Backend for FileBackend {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockState> {
-        let table = LockTable::read(&self.directory)?;
-        table.map_or_else(|| Ok(LockState::free(name.clone())), |table| self.state(&table, name.clone()))
+        let look = Look::at(&self.directory, &self.clock)?;
+        look.map_or_else(|| Ok(LockState::free(name.clone())), |look| look.state(name.clone()))
     }
 
     async fn list(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
-        let Some(table) = LockTable::read(&self.directory)? else { return Ok(Vec::new()) };
-        let names = self.names()?.into_iter().filter(|name| prefix.matches(name));
-        let mut states = names.map(|name| self.state(&table, name)).collect::<Result<Vec<_>>>()?;
+        let Some(look) = Look::at(&self.directory, &self.clock)? else { return Ok(Vec::new()) };
+        let names = look.names()?.into_iter().filter(|name| prefix.matches(name));
+        let mut states = names.map(|name| look.state(name)).collect::<Result<Vec<_>>>()?;
         states.retain(|state| state.status != Status::Free);
         Ok(states)
     }
@@ -288,12 +265,18 @@ impl Backend for FileBackend {
         let paths = self.directory.paths(name);
         let Some(file) = Directory::open_present(&paths.token)? else { return Ok(Revoked::NotCurrent) };
         let revoke = || {
-            let mut record = TokenRecord::read(&file)?;
-            // Nobody else is granted the lock meanwhile.
-            if !self.is_held_with(&paths, &record, token)? {
+            // Nobody is granted the lock meanwhile.
+            let held = match Look::at(&self.directory, &self.clock) {
+                Ok(look) => look.map_or(Ok(Vec::new()), |look| look.held_tokens(&paths)),
+                Err(error) => Err(error),
+            };
+            let held = held.map_err(io::Error::other)?;
+            if !held.contains(&token) {
                 return Ok(Revoked::NotCurrent);
             }
-            revocation::write(&self.directory, &paths, token, reason, |_| false)?;
+            let is_held = |token| held.contains(&token);
+            revocation::write(&self.directory, &paths, token, reason, is_held)?;
+            let mut record = TokenRecord::read(&file)?;
             record.revoked = token.get();
             record.rests_until = 0;
             record.write(&file)?;
@@ -340,6 +323,10 @@ impl Backend for FileBackend {
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
         logbook::read(&self.directory.paths(name))
+    }
+
+    async fn signals(&self, _: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        Ok(signals::of(self.directory.path(), &self.clock))
     }
 
     async fn examine(&self) -> Result<Examination> {

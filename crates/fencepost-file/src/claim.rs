@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    Claim, Clock, Descriptor, Error, FencingToken, Grant, Handover, LossReason, Renewal, Result,
+    Claim, Clock, Descriptor, Error, ErrorKind, FencingToken, Grant, Handover, LossReason, Renewal, Result,
 };
 use futures_util::future::BoxFuture;
 
 use crate::directory::{Directory, Paths};
 use crate::hold::{FileId, Hold};
 use crate::logbook::Writing;
+use crate::readers::Slot;
 use crate::record::CHANGE_MOST;
 use crate::{news, revocation};
 
@@ -36,6 +37,8 @@ fn how_lost(paths: &Paths, token_id: FileId, token: FencingToken) -> Option<Erro
 #[derive(Debug)]
 pub(crate) struct FileClaim {
     grant: Grant,
+    /// The place of a reader; closed first, so that no reader is seen whose lock is gone.
+    slot: Option<Arc<OwnedFd>>,
     lock: Arc<OwnedFd>,
     token: Arc<OwnedFd>,
     token_id: FileId,
@@ -45,10 +48,18 @@ pub(crate) struct FileClaim {
 }
 
 impl FileClaim {
-    pub(crate) fn new(hold: Hold, grant: Grant, directory: Directory, paths: Paths, clock: Clock) -> Self {
+    pub(crate) fn new(
+        hold: Hold,
+        slot: Option<Slot>,
+        grant: Grant,
+        directory: Directory,
+        paths: Paths,
+        clock: Clock,
+    ) -> Self {
         let Hold { lock, token, token_id } = hold;
         Self {
             grant,
+            slot: slot.map(|slot| Arc::new(slot.file.into())),
             lock: Arc::new(lock.into()),
             token: Arc::new(token.into()),
             token_id,
@@ -70,6 +81,10 @@ impl Claim for FileClaim {
     }
 
     async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        if self.slot.is_some() {
+            let what = "who shares the lock only reads";
+            return Err(Error::new(ErrorKind::Unsupported, "write the logbook", what));
+        }
         let writing = Writing {
             directory: self.directory.clone(),
             paths: self.paths.clone(),
@@ -108,11 +123,10 @@ impl Claim for FileClaim {
     }
 
     fn descriptors(&self) -> Vec<Descriptor> {
-        vec![
-            Descriptor { fd: Arc::clone(&self.lock), inheritable: true },
-            // A command that wrote into the token record would damage it, so that one stays with fencepost.
-            Descriptor { fd: Arc::clone(&self.token), inheritable: false },
-        ]
+        // A command that wrote into the token record would damage it, so that one stays with fencepost.
+        let own = [Some(&self.token), self.slot.as_ref()].into_iter().flatten();
+        let own = own.map(|fd| Descriptor { fd: Arc::clone(fd), inheritable: false });
+        std::iter::once(Descriptor { fd: Arc::clone(&self.lock), inheritable: true }).chain(own).collect()
     }
 
     fn handover(&self) -> Option<Handover> {

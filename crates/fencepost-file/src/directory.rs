@@ -61,6 +61,11 @@ impl Paths {
         self.lock.with_extension("logbook")
     }
 
+    /// Who shares the lock, and who waits.
+    pub(crate) fn readers(&self) -> PathBuf {
+        self.lock.with_extension("readers")
+    }
+
     /// Whose leases are taken away, and why.
     pub(crate) fn revoke(&self) -> PathBuf {
         self.lock.with_extension("revoke")

@@ -2,20 +2,20 @@
 //!
 //! Waiters queue on the lock file by `flock(2)`. A cleaner that removes that file would let a newcomer lock a new file
 //! of the same name, so the holder keeps an open-file-description lock (`fcntl(2)`, independent of `flock`) on the token
-//! record as well. Invariant: a hold is given out only while both paths still lead to the locked files.
+//! record as well. Who shares the lock has both locks shared. Invariant: a hold is given out only while both paths still lead to the locked files.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use fencepost_core::Result;
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
+use fencepost_core::{Mode, Result};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::directory::{Directory, Paths, failure};
+use crate::range::{self, Access, Blocking};
+use crate::readers;
 
 /// Both kernel locks of one lock.
 #[derive(Debug)]
@@ -46,36 +46,40 @@ impl FileId {
     }
 }
 
-/// Whether to wait for a kernel lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blocking {
-    No,
-    Yes,
-}
-
 impl Hold {
-    /// Takes both locks if nobody has them.
-    pub(crate) fn attempt(directory: &Directory, paths: &Paths) -> Result<Option<Self>> {
-        Self::take(directory, paths, Blocking::No)
+    /// Takes both locks if nobody has them, or else only such as share them, too. A reader goes behind those who wait to have the
+    /// lock alone.
+    pub(crate) fn attempt(directory: &Directory, paths: &Paths, mode: Mode) -> Result<Option<Self>> {
+        if mode == Mode::Shared && !readers::is_gate_open(paths)? {
+            return Ok(None);
+        }
+        Self::take(directory, paths, mode, Blocking::No)
     }
 
     /// Waits for both locks, in the kernel.
-    pub(crate) fn wait(directory: &Directory, paths: &Paths) -> Result<Self> {
+    pub(crate) fn wait(directory: &Directory, paths: &Paths, mode: Mode) -> Result<Self> {
         loop {
-            if let Some(hold) = Self::take(directory, paths, Blocking::Yes)? {
+            if mode == Mode::Shared {
+                readers::pass_the_gate(directory, paths)?;
+            }
+            if let Some(hold) = Self::take(directory, paths, mode, Blocking::Yes)? {
                 return Ok(hold);
             }
         }
     }
 
-    fn take(directory: &Directory, paths: &Paths, blocking: Blocking) -> Result<Option<Self>> {
+    fn take(directory: &Directory, paths: &Paths, mode: Mode, blocking: Blocking) -> Result<Option<Self>> {
+        let access = match mode {
+            Mode::Exclusive => Access::Write,
+            Mode::Shared => Access::Read,
+        };
         loop {
             let lock = directory.open(&paths.lock)?;
-            if !taken(&paths.lock, || queue_on(&lock, blocking))? {
+            if !taken(&paths.lock, || queue_on(&lock, mode, blocking))? {
                 return Ok(None);
             }
             let token = directory.open(&paths.token)?;
-            if !taken(&paths.token, || claim_record(&token, blocking))? {
+            if !taken(&paths.token, || range::lock(&token, access, range::WHOLE, blocking))? {
                 return Ok(None);
             }
             // A file that was replaced while we waited is no lock any more: others will open the new one.
@@ -99,27 +103,14 @@ fn taken(path: &Path, mut take: impl FnMut() -> io::Result<()>) -> Result<bool> 
     }
 }
 
-fn queue_on(lock: &File, blocking: Blocking) -> io::Result<()> {
-    let operation = match blocking {
-        Blocking::No => FlockOperation::NonBlockingLockExclusive,
-        Blocking::Yes => FlockOperation::LockExclusive,
+fn queue_on(lock: &File, mode: Mode, blocking: Blocking) -> io::Result<()> {
+    let operation = match (mode, blocking) {
+        (Mode::Exclusive, Blocking::No) => FlockOperation::NonBlockingLockExclusive,
+        (Mode::Exclusive, Blocking::Yes) => FlockOperation::LockExclusive,
+        (Mode::Shared, Blocking::No) => FlockOperation::NonBlockingLockShared,
+        (Mode::Shared, Blocking::Yes) => FlockOperation::LockShared,
     };
     rustix::fs::flock(lock, operation).map_err(io::Error::from)
-}
-
-/// The kernel's structure has these two as shorts, and the constants are ints.
-#[expect(clippy::cast_possible_truncation, reason = "both are small numbers of the kernel's interface")]
-const WRITE: libc::c_short = libc::F_WRLCK as libc::c_short;
-#[expect(clippy::cast_possible_truncation, reason = "both are small numbers of the kernel's interface")]
-const FROM_START: libc::c_short = libc::SEEK_SET as libc::c_short;
-
-fn claim_record(token: &File, blocking: Blocking) -> io::Result<()> {
-    let whole = libc::flock { l_type: WRITE, l_whence: FROM_START, l_start: 0, l_len: 0, l_pid: 0 };
-    let argument = match blocking {
-        Blocking::No => FcntlArg::F_OFD_SETLK(&whole),
-        Blocking::Yes => FcntlArg::F_OFD_SETLKW(&whole),
-    };
-    fcntl(token, argument).map(drop).map_err(io::Error::from)
 }
 
 fn id(file: &File, path: &Path) -> Result<FileId> {

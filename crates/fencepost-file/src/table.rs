@@ -12,9 +12,19 @@ use std::path::Path;
 use fencepost_core::{Result, Waiter};
 
 use crate::directory::{Directory, Paths, failure};
+use crate::range::Access;
 
 /// A file as the table names it, and which of the two kinds of kernel lock it has: the device, the inode, the kind.
 type Key = (u32, u32, u64, Kind);
+
+/// A line of the table.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    key: Key,
+    access: Access,
+    waits: bool,
+    pid: i32,
+}
 
 /// The two kinds of kernel lock that make a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +44,8 @@ pub(crate) struct LockTable {
 
 #[derive(Debug, Default)]
 struct Entry {
-    held: bool,
+    held: Option<Access>,
+    /// Those who wait to have it alone. Who waits to share it says so in a slot.
     waiters: Vec<i32>,
 }
 
@@ -52,23 +63,27 @@ impl LockTable {
         let text =
             std::fs::read_to_string(path).map_err(|error| failure("read the table of locks", path, error))?;
         let mut files: HashMap<Key, Entry> = HashMap::new();
-        for (key, waiting, pid) in text.lines().filter_map(parse) {
+        for Line { key, access, waits, pid } in text.lines().filter_map(parse) {
             let entry = files.entry(key).or_default();
-            if waiting { entry.waiters.push(pid) } else { entry.held = true }
+            match (waits, access) {
+                (false, _) => entry.held = Some(access),
+                (true, Access::Write) => entry.waiters.push(pid),
+                (true, Access::Read) => {}
+            }
         }
         Ok(Some(Self { device, files }))
     }
 
-    /// Whether somebody holds the lock. The token record counts too: its lock is seen from every container, and stays
+    /// How the lock is held, if it is. The token record counts too: its lock is seen from every container, and stays
     /// when a cleaner has removed the lock file.
     ///
     /// # Errors
     /// When the files cannot be looked at: that is no reason to call a lock free.
-    pub(crate) fn is_held(&self, paths: &Paths) -> Result<bool> {
-        Ok(self.entries(paths)?.any(|entry| entry.held))
+    pub(crate) fn held(&self, paths: &Paths) -> Result<Option<Access>> {
+        Ok(self.entries(paths)?.find_map(|entry| entry.held))
     }
 
-    /// The processes that wait for the lock, in the table's order.
+    /// The processes that wait to have the lock alone, in the table's order.
     ///
     /// # Errors
     /// When the files cannot be looked at.
@@ -92,20 +107,24 @@ impl LockTable {
 }
 
 /// One line: `12: FLOCK  ADVISORY  WRITE 4711 fd:01:131 0 EOF`, with an arrow after the number for a waiter.
-fn parse(line: &str) -> Option<(Key, bool, i32)> {
+fn parse(line: &str) -> Option<Line> {
     let mut words = line.split_ascii_whitespace().skip(1).peekable();
-    let waiting = words.next_if_eq(&"->").is_some();
+    let waits = words.next_if_eq(&"->").is_some();
     let kind = match words.next()? {
         "FLOCK" => Kind::Flock,
         "OFDLCK" => Kind::Description,
         _ => return None,
     };
-    let mut words = words.skip(2);
+    let access = match words.nth(1)? {
+        "READ" => Access::Read,
+        _ => Access::Write,
+    };
     let pid = words.next()?.parse().ok()?;
     let mut file = words.next()?.split(':');
     let mut device = || u32::from_str_radix(file.next()?, 16).ok();
     let (major, minor) = (device()?, device()?);
-    Some(((major, minor, file.next()?.parse().ok()?, kind), waiting, pid))
+    let key = (major, minor, file.next()?.parse().ok()?, kind);
+    Some(Line { key, access, waits, pid })
 }
 
 /// The device as the table names it. `stat(2)` names another one on file systems with subvolumes or layers, so it is
@@ -147,18 +166,27 @@ mod tests {
 
     #[test]
     fn lines_of_the_table_are_read() {
-        assert_eq!(
-            parse("3: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF"),
-            Some(((0xfe, 0, 131, Kind::Flock), false, 4711))
-        );
-        assert_eq!(
-            parse("3: -> FLOCK  ADVISORY  WRITE 12 08:1f:9 0 EOF"),
-            Some(((8, 31, 9, Kind::Flock), true, 12))
-        );
-        assert_eq!(
-            parse("7: OFDLCK ADVISORY  WRITE -1 00:1a:5 0 EOF"),
-            Some(((0, 26, 5, Kind::Description), false, -1))
-        );
+        let line = |key, access, waits, pid| Some(Line { key, access, waits, pid });
+        for (text, read) in [
+            (
+                "3: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF",
+                line((0xfe, 0, 131, Kind::Flock), Access::Write, false, 4711),
+            ),
+            (
+                "3: -> FLOCK  ADVISORY  WRITE 12 08:1f:9 0 EOF",
+                line((8, 31, 9, Kind::Flock), Access::Write, true, 12),
+            ),
+            (
+                "4: FLOCK  ADVISORY  READ 12 08:1f:9 0 EOF",
+                line((8, 31, 9, Kind::Flock), Access::Read, false, 12),
+            ),
+            (
+                "7: OFDLCK ADVISORY  WRITE -1 00:1a:5 0 EOF",
+                line((0, 26, 5, Kind::Description), Access::Write, false, -1),
+            ),
+        ] {
+            assert_eq!(parse(text), read, "{text}");
+        }
         assert_eq!(parse("7: POSIX  ADVISORY  WRITE 12 00:1a:5 0 EOF"), None);
         assert_eq!(parse("nonsense"), None);
     }

@@ -94,6 +94,10 @@ fn task() {
         "write logbooks" => super::logbook::write_for_ever(&directory),
         "write a long logbook" => super::logbook::write_a_long_one(&directory),
         "hold until lost" => super::revoke::hold_until_lost(&directory),
+        "read" => super::shared::read_until_the_end(&directory),
+        "read for ever" => super::shared::read_for_ever(&directory),
+        "take turns to read" => super::shared::take_turns(&directory, false),
+        "take turns to write" => super::shared::take_turns(&directory, true),
         other => panic!("no child does {other:?}"),
     }
 }

@@ -4,6 +4,8 @@
 mod child;
 mod logbook;
 mod revoke;
+mod shared;
+mod signals;
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,6 +33,17 @@ fn request(name: &str) -> AcquireRequest {
         wait: Wait::Until(Clock::system().now().after(LIMIT)),
         beside: Vec::new(),
         observer: None,
+    }
+}
+
+/// Looks until it is so.
+#[track_caller]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let clock = Clock::system();
+    let give_up_at = clock.now().after(LIMIT);
+    while !is_so() {
+        assert!(clock.now() < give_up_at, "{what}: not so after {LIMIT:?}");
+        pass(Duration::from_millis(2));
     }
 }
 
