@@ -8,7 +8,7 @@ use futures_util::future::{join_all, select_all, select_ok};
 
 use crate::backend::{AcquireRequest, Claim, Mode, Wait};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Observer;
+use crate::event::{Attempt, Both, Observer};
 use crate::fence::Fence;
 use crate::lease::Lease;
 use crate::locks::{Locks, too_long, without_logbook};
@@ -16,6 +16,7 @@ use crate::logbook::{Entries, MarkOn, Period};
 use crate::name::LockName;
 use crate::poll::{Raced, race, until};
 use crate::profile::Tokens;
+use crate::telling::{Asking, tell_stale};
 use crate::token::HolderId;
 
 /// The length of lease that is asked for unless [`Lock::ttl`] says otherwise.
@@ -140,9 +141,12 @@ impl Lock {
         self
     }
 
-    /// Tells `observer` what happens to the lease.
+    /// Tells `observer`, too, what happens to each attempt and its lease; the one that was named first is told first.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(observer);
+        self.observer = Some(match self.observer.take() {
+            Some(other) => Arc::new(Both(other, observer)),
+            None => observer,
+        });
         self
     }
 
@@ -253,16 +257,35 @@ impl Lock {
     }
 
     async fn acquire_within(&self, wait: Wait, beside: Vec<HolderId>) -> Result<Lease> {
+        let attempt = Attempt { lock: &self.name, backend: self.locks.profile().backend };
+        let asking = Asking::begin(self.observer.as_ref(), attempt, self.locks.0.clock());
+        let outcome = self.acquire_told(wait, beside, asking.observer()).await;
+        asking.end(&outcome);
+        outcome
+    }
+
+    async fn acquire_told(
+        &self,
+        wait: Wait,
+        beside: Vec<HolderId>,
+        observer: Option<&Arc<dyn Observer>>,
+    ) -> Result<Lease> {
         self.refuse_what_cannot_be().map_err(|error| error.on(&self.name))?;
         self.locks.0.clock().start().map_err(|error| error.on(&self.name))?;
         match self.slots {
-            Some(count) => Box::pin(self.acquire_slot(count, wait, beside)).await,
-            None => self.acquire_one(wait, beside).await,
+            Some(count) => Box::pin(self.acquire_slot(count, wait, beside, observer)).await,
+            None => self.acquire_one(wait, beside, observer).await,
         }
     }
 
     /// Takes any slot that is free, or else waits for all of them and takes the first that it gets.
-    async fn acquire_slot(&self, count: usize, wait: Wait, beside: Vec<HolderId>) -> Result<Lease> {
+    async fn acquire_slot(
+        &self,
+        count: usize,
+        wait: Wait,
+        beside: Vec<HolderId>,
+        observer: Option<&Arc<dyn Observer>>,
+    ) -> Result<Lease> {
         let mut slots = Vec::with_capacity(count);
         for number in 0..count {
             let name = format!("{}#{number}", self.name).parse()?;
@@ -272,7 +295,7 @@ impl Lock {
         let [first, ..] = HolderId::random(self.locks.0.clock()).to_bytes();
         slots.rotate_left(usize::from(first) % count);
         for slot in &slots {
-            match slot.acquire_one(Wait::No, beside.clone()).await {
+            match slot.acquire_one(Wait::No, beside.clone(), observer).await {
                 Err(error) if error.kind() == ErrorKind::Contended => {}
                 outcome => return outcome,
             }
@@ -281,13 +304,18 @@ impl Lock {
             let what = format!("all of its {count} slots are held");
             return Err(Error::new(ErrorKind::Contended, "acquire the lock", what).on(&self.name));
         }
-        let waits = slots.iter().map(|slot| Box::pin(slot.acquire_one(wait, beside.clone())));
+        let waits = slots.iter().map(|slot| Box::pin(slot.acquire_one(wait, beside.clone(), observer)));
         let (lease, others) = select_ok(waits).await?;
         drop(others);
         Ok(lease)
     }
 
-    async fn acquire_one(&self, wait: Wait, beside: Vec<HolderId>) -> Result<Lease> {
+    async fn acquire_one(
+        &self,
+        wait: Wait,
+        beside: Vec<HolderId>,
+        observer: Option<&Arc<dyn Observer>>,
+    ) -> Result<Lease> {
         let clock = self.locks.0.clock();
         let request = AcquireRequest {
             name: self.name.clone(),
@@ -298,15 +326,16 @@ impl Lock {
             at_least: self.at_least,
             wait,
             beside,
-            observer: self.observer.clone(),
+            observer: observer.cloned(),
         };
         let (claim, completion) = self.claim(&request).await.map_err(|error| error.on(&self.name))?;
         let profile = self.locks.profile();
-        let lease = Lease::start(claim, clock, profile, self.grace, self.observer.clone());
+        let lease = Lease::start(claim, clock, profile, self.grace, observer.cloned());
         let lease = lease.completed_by(completion);
         match self.seal(&lease).await {
             Ok(()) => Ok(lease),
             Err(error) => {
+                tell_stale(observer, &self.name, &error);
                 drop(lease.release().await);
                 Err(error.on(&self.name))
             }

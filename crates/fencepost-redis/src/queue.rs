@@ -349,6 +349,9 @@ impl<'a> Attempt<'a> {
         let error = Error::new(ErrorKind::Contended, "acquire the lock", what.clone()).hint(
             "leases that it has forgotten are over then; ?quarantine=off skips that where there can be none",
         );
+        if let Some(observer) = &self.request.observer {
+            observer.observe(&self.request.name, &Event::Quarantined);
+        }
         if self.request.wait == Wait::No {
             return Err(error);
         }

@@ -6,6 +6,7 @@
 //! - `fence_suite`: the same for fences
 //! - `worker`: worker processes of the cases; `history`: the checker of what several holders did
 //! - `broken`: deliberately broken backends and fences, which prove that the suite finds defects
+//! - `listener`: an observer that counts what it hears
 //! - `virtual_memory`: the memory backend in virtual time, as a harness
 //! - `servers`: real servers as child processes; `process` and `port` are what they stand on
 //! - `proxy`: a proxy that loses, holds back and delays what passes between a client and a server
@@ -18,6 +19,7 @@ pub mod proxy;
 pub mod servers;
 
 mod harness;
+mod listener;
 mod port;
 mod process;
 mod virtual_memory;
@@ -26,6 +28,7 @@ mod worker;
 pub use fence_suite::FenceHarness;
 pub use fencepost_core::block_on;
 pub use harness::Harness;
+pub use listener::Listener;
 pub use virtual_memory::VirtualMemory;
 pub use worker::work_as_told;
 

@@ -48,6 +48,14 @@ pub use fencepost_http as http;
 #[cfg(feature = "objectstore")]
 pub use fencepost_objectstore as objectstore;
 
+/// Counters and histograms of what locks do, for the crate prometheus-client.
+#[cfg(feature = "metrics")]
+pub use fencepost_metrics as metrics;
+
+/// Spans of locks and leases, for the crate tracing, and their export to a collector.
+#[cfg(feature = "tracing")]
+pub use fencepost_tracing as tracing;
+
 /// The locks behind a URL. Connects when the first lock is acquired.
 ///
 /// # Errors

@@ -44,7 +44,8 @@ fn may_know(name: &str, other: &str) -> bool {
     }
     match name {
         "fencepost-core" => false,
-        "fencepost-advisor" | "fencepost-http" | "fencepost-net" => other == "fencepost-core",
+        "fencepost-advisor" | "fencepost-http" | "fencepost-metrics" | "fencepost-net"
+        | "fencepost-tracing" => other == "fencepost-core",
         "fencepost-policy" => ["fencepost-core", "fencepost-advisor"].contains(&other),
         name if BACKENDS.contains(&name) => ["fencepost-core", "fencepost-net"].contains(&other),
         "xtask" => true,

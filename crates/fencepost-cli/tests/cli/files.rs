@@ -131,6 +131,22 @@ fn metrics_of_a_holder_stay_while_others_are_turned_away_and_the_file_keeps_its_
     assert_eq!(found & 0o777, 0o640);
 }
 
+#[test]
+fn lost_lease_of_a_set_is_counted_for_its_own_lock() {
+    let home = Home::new();
+    let args =
+        ["run", "--metrics-file", "jobs.prom", "kept", "lost", "--", "sh", "-c", "echo >held; sleep 60"];
+    let run = home.start(args);
+    home.await_file("held");
+    std::fs::remove_file(home.locks().join("lost.tok")).unwrap();
+    run.ends().exits(76);
+    let lost = |lock| {
+        let labels = format!("lock=\"{lock}\",backend=\"file\",reason=\"replaced\"");
+        sample(&home, &format!("fencepost_leases_lost_total{{{labels}}}"))
+    };
+    assert_eq!((lost("lost"), lost("kept")), (Some(1.0), None), "{}", home.read("jobs.prom"));
+}
+
 const CONFIGURATION: &str = r#"
 [backends.here]
 url = "file:${PLACE}"

@@ -14,9 +14,8 @@ use super::shared::{Revalidation, Shared};
 use crate::backend::Claim;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, LossReason, Result};
-use crate::event::{self, Observer};
+use crate::event;
 use crate::keeper::{Action, Event, Keeper};
-use crate::name::LockName;
 use crate::poll::{Raced, race, until};
 
 /// How long a release of a lease that does not run out may take before the holder is told that it is not known.
@@ -29,8 +28,6 @@ const RELEASE_LEAST: Duration = Duration::from_millis(500);
 pub(super) struct Keeping {
     pub(super) keeper: Keeper,
     pub(super) shared: Arc<Shared>,
-    pub(super) lock: LockName,
-    pub(super) observer: Option<Arc<dyn Observer>>,
 }
 
 impl Drop for Keeping {
@@ -89,6 +86,7 @@ impl Keeping {
         let Some(claim) = self.shared.take_parked() else { return };
         if let Some(Parting::Detach(done)) = parting {
             claim.detach();
+            self.shared.tell_detached();
             let _ = done.send(());
             return;
         }
@@ -103,8 +101,7 @@ impl Keeping {
     fn tell(&self, event: &Event, action: &Action) {
         match (action, event) {
             (Action::Lose(error), _) => {
-                let error = self.shared.lose(error.clone());
-                self.observe(&event::Event::Lost { error });
+                self.shared.lose(error.clone());
             }
             (Action::Overdue(error), _) => {
                 self.shared.call_listeners();
@@ -123,8 +120,8 @@ impl Keeping {
     }
 
     fn observe(&self, event: &event::Event) {
-        if let Some(observer) = &self.observer {
-            observer.observe(&self.lock, event);
+        if let Some(observer) = &self.shared.observer {
+            observer.observe(&self.shared.lock, event);
         }
     }
 }
@@ -170,10 +167,12 @@ pub(super) async fn give_back(shared: Arc<Shared>, claim: Box<dyn Claim>) -> Res
     let give_up_at = give_up_at.max(clock.now().after(RELEASE_LEAST));
     let outcome =
         until(clock, Some(give_up_at), claim.release()).await.unwrap_or_else(|| Err(unknown_release()));
-    match shared.lost.get() {
+    let outcome = match shared.lost.get() {
         Some(error) => Err(error.clone()),
         None => outcome,
-    }
+    };
+    shared.tell_released(&outcome);
+    outcome
 }
 
 /// A future that is run to its end in the background if its caller drops it.

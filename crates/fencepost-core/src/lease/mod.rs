@@ -23,6 +23,7 @@ use crate::fence::Stamp;
 use crate::keeper::Keeper;
 use crate::name::LockName;
 use crate::profile::{Assured, Expiry, Profile};
+use crate::telling::tell_stale;
 use crate::token::{FencingToken, HolderId};
 use keeping::{Keeping, Parting, ToItsEnd, give_back, unknown_release};
 use shared::{Revalidation, Shared};
@@ -65,10 +66,11 @@ impl Lease {
         let keeper = Keeper::new(clock.now(), term, grace, assured)
             .spread(u16::from_be_bytes([high, low]))
             .kept(is_kept);
-        let shared = Arc::new(Shared::new(clock.clone(), keeper.deadline(), is_kept));
+        let lock = grant.name.clone();
+        let shared = Arc::new(Shared::new(clock.clone(), lock, observer, keeper.deadline(), is_kept));
         let (parting, parted) = oneshot::channel();
         let (revalidate, revalidated) = mpsc::unbounded();
-        let keeping = Keeping { keeper, shared: Arc::clone(&shared), lock: grant.name.clone(), observer };
+        let keeping = Keeping { keeper, shared: Arc::clone(&shared) };
         let (descriptors, handover) = (claim.descriptors(), claim.handover());
         let gone = claim.lost();
         shared.park(claim);
@@ -76,6 +78,11 @@ impl Lease {
         let is_detachable = profile.detach;
         let completion = None;
         Self { grant, shared, descriptors, handover, assured, is_detachable, completion, parting, revalidate }
+    }
+
+    /// The lease is handed out: from now on observers hear of its end.
+    pub(crate) fn begin(&self) {
+        self.shared.begin();
     }
 
     /// Has [`complete`](Self::complete) set `completion`.
@@ -143,8 +150,7 @@ impl Lease {
     }
 
     /// Heeds what a fence has answered to this lease's stamp: one that was refused is lost from now on, since somebody else
-    /// holds the lock. Stop, and read again before you write under a new lease. Every other answer is passed on. Observers are not
-    /// told: whoever calls this knows.
+    /// holds the lock. Stop, and read again before you write under a new lease. Every other answer is passed on.
     ///
     /// # Errors
     /// Those of `answer`.
@@ -175,6 +181,7 @@ impl Lease {
             && error.kind() == ErrorKind::Stale
         {
             let what = "a fence has refused its token";
+            tell_stale(self.shared.observer.as_ref(), &self.grant.name, error);
             self.shared.lose(Error::lost(LossReason::Refused, what).caused_by(error.clone()));
         }
         answer
@@ -235,6 +242,7 @@ impl Lease {
         if let Some(claim) = shared.take_parked() {
             drop(parting);
             claim.detach();
+            shared.tell_detached();
             return Ok(handover);
         }
         // A renewal is under way.

@@ -4,7 +4,7 @@
 //! Invariant: whoever waits for the loss has left its waker before it looked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -15,8 +15,11 @@ use crate::backend::Claim;
 use crate::clock::{Clock, Moment, lock};
 use crate::deadline::Deadline;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::{self, Observer};
 use crate::keeper::{Event, passed_deadline};
+use crate::name::LockName;
 use crate::poll::until;
+use crate::telling::tell;
 
 /// How long the store may take to say whether an overdue lease is still its holder's.
 const REVALIDATE_MOST: Duration = Duration::from_secs(10);
@@ -28,6 +31,10 @@ pub(super) type Revalidation = (Event, oneshot::Sender<()>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) clock: Clock,
+    pub(super) lock: LockName,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+    /// When the lease was handed out, where somebody observes it.
+    begun_at: OnceLock<Moment>,
     /// Nanoseconds; `u64::MAX` where the lease does not run out.
     deadline: AtomicU64,
     pub(super) lost: OnceLock<Error>,
@@ -41,9 +48,18 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(clock: Clock, deadline: Deadline, is_kept: bool) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        lock: LockName,
+        observer: Option<Arc<dyn Observer>>,
+        deadline: Deadline,
+        is_kept: bool,
+    ) -> Self {
         let shared = Self {
             clock,
+            lock,
+            observer,
+            begun_at: OnceLock::new(),
             deadline: AtomicU64::new(0),
             lost: OnceLock::new(),
             listeners: Mutex::default(),
@@ -53,6 +69,28 @@ impl Shared {
         };
         shared.set_deadline(deadline);
         shared
+    }
+
+    pub(super) fn begin(&self) {
+        self.begun_at.get_or_init(|| self.clock.now());
+    }
+
+    /// How long the lease was held; `None` where it never was handed out, or nobody observes it.
+    fn held(&self) -> Option<Duration> {
+        self.begun_at.get().map(|begun_at| self.clock.now().since(*begun_at))
+    }
+
+    pub(super) fn tell_released(&self, outcome: &Result<()>) {
+        if let Some(held) = self.held() {
+            let released = || event::Event::Released { held, error: outcome.as_ref().err().cloned() };
+            tell(self.observer.as_ref(), &self.lock, released);
+        }
+    }
+
+    pub(super) fn tell_detached(&self) {
+        if let Some(held) = self.held() {
+            tell(self.observer.as_ref(), &self.lock, || event::Event::Detached { held });
+        }
     }
 
     pub(super) fn park(&self, claim: Box<dyn Claim>) {
@@ -133,9 +171,16 @@ impl Shared {
     }
 
     pub(super) fn lose(&self, error: Error) -> Error {
-        let error = self.lost.get_or_init(|| error).clone();
+        let mut is_news = false;
+        let lost = self.lost.get_or_init(|| {
+            is_news = true;
+            error
+        });
         self.call_listeners();
-        error
+        if is_news {
+            tell(self.observer.as_ref(), &self.lock, || event::Event::Lost { error: lost.clone() });
+        }
+        lost.clone()
     }
 
     pub(super) fn call_listeners(&self) {

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use fencepost_core::{ErrorKind, Status};
+use fencepost_core::{ErrorKind, Event, Status};
+use fencepost_testkit::Listener;
 use fencepost_testkit::proxy::Mode;
 use fencepost_testkit::servers::{PostgresServer, wait_until};
 
@@ -48,7 +49,9 @@ fn nothing_is_granted_behind(mut server: PostgresServer, forget: impl FnOnce(&mu
     release(careless);
 
     let bob = at(&server, CAREFUL);
-    let error = refusal(&lock(&bob, "a"));
+    let heard = Listener::new();
+    let error = refusal(&lock(&bob, "a").observer(heard.observer()));
+    assert_eq!(heard.count(|event| matches!(event, Event::Quarantined)), 1, "{heard:?}");
     assert_kind(&error, ErrorKind::Contended);
     let text = error.to_string();
     assert!(text.contains("it has lost its locks") && text.contains(" s, because"), "{text}");

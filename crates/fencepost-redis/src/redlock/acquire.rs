@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::Event::Noticed;
+use fencepost_core::Event::{Noticed, Quarantined};
 use fencepost_core::{AcquireRequest, Error, ErrorKind, HolderId, Moment, Result, Wait, until};
 use futures_util::stream::{SelectAll, select_all};
 use futures_util::{FutureExt, StreamExt};
@@ -168,6 +168,7 @@ impl Waiting<'_> {
             (refusal.why, self.has_told, &self.request.observer)
         {
             self.has_told = true;
+            observer.observe(&self.request.name, &Quarantined);
             observer.observe(&self.request.name, &Noticed { what });
         }
         self.standing = Some(error.clone());

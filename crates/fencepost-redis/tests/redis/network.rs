@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::{ErrorKind, Lease, LossReason, Status};
-use fencepost_testkit::block_on;
+use fencepost_core::{ErrorKind, Event, Lease, LossReason, Status};
 use fencepost_testkit::proxy::Mode;
 use fencepost_testkit::servers::{RedisServer, wait_until};
+use fencepost_testkit::{Listener, block_on};
 
 use crate::stage::{
     CARELESS, Diary, SLACK, TTL, ask, assert_held, assert_kind, assert_nothing_is_left, at, deadline, key,
@@ -363,8 +363,12 @@ fn renewal_that_is_heard_of_after_its_term_is_a_loss() {
     let server = RedisServer::start();
     let proxy = proxy_to(&server);
     let (ann, bob) = (at(server.port(), CARELESS), at(proxy.port(), CARELESS));
-    let held = take(&lock(&ann, "a"));
+    let heard = Listener::new();
+    let held = take(&lock(&ann, "a").observer(heard.observer()));
     let handover = block_on(held.detach()).expect("a lease on Redis can be detached");
+    let parted = |event: &Event| matches!(event, Event::Detached { .. } | Event::Released { .. });
+    assert_eq!(heard.count(|event| matches!(event, Event::Detached { .. })), 1, "{heard:?}");
+    assert_eq!(heard.count(parted), 1, "{heard:?}");
     // The connection is there, and the server knows the script.
     block_on(bob.renew(&handover, TTL)).expect("it has not run out");
     proxy.set(Mode::ReplyHole);

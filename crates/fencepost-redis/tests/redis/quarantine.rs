@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use fencepost_core::{ErrorKind, Status};
-use fencepost_testkit::block_on;
+use fencepost_core::{ErrorKind, Event, Status};
 use fencepost_testkit::proxy::Mode;
 use fencepost_testkit::servers::{RedisServer, RedisSetup, wait_until};
+use fencepost_testkit::{Listener, block_on};
 
 use crate::stage::{
     CAREFUL, CARELESS, SLACK, TTL, ask, assert_held, assert_kind, assert_nothing_is_left, at, clock,
@@ -46,7 +46,9 @@ fn restart_with_its_data_begins_a_quarantine_and_leaves_the_holder_its_lease() {
     release(take(&lock(&bob, "other")));
     let killed_at = server_time(&server);
     server.restart();
-    let error = refusal(&lock(&bob, "other"));
+    let heard = Listener::new();
+    let error = refusal(&lock(&bob, "other").observer(heard.observer()));
+    assert_eq!(heard.count(|event| matches!(event, Event::Quarantined)), 1, "{heard:?}");
     assert_kind(&error, ErrorKind::Contended);
     let text = error.to_string();
     assert!(text.contains("it was restarted") && text.contains(" s, because"), "{text}");

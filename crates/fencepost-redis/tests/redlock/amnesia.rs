@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fencepost_core::{ErrorKind, FencingToken};
+use fencepost_core::{ErrorKind, Event, FencingToken};
+use fencepost_testkit::Listener;
 use fencepost_testkit::proxy::Proxy;
 use fencepost_testkit::servers::{RedisServer, wait_until};
 
@@ -16,7 +17,10 @@ const SHORT: &str = "max_ttl=1s";
 fn fresh_nodes_grant_by_themselves_after_the_longest_ttl() {
     let nodes = Nodes::start(5);
     let locks = nodes.locks(SHORT);
-    let early = within(LIMIT, "the refusal", lock(&locks, "a", TTL).try_acquire()).expect("all answer");
+    let heard = Listener::new();
+    let observed = lock(&locks, "a", TTL).observer(heard.observer());
+    let early = within(LIMIT, "the refusal", observed.try_acquire()).expect("all answer");
+    assert_eq!(heard.count(|event| matches!(event, Event::Quarantined)), 1, "{heard:?}");
     assert!(early.is_none(), "they may have been restarted");
     let began = now();
     let lease = take(&lock(&locks, "a", TTL));

@@ -22,6 +22,7 @@ mod slots;
 mod stage;
 mod terms;
 mod waiting;
+mod watching;
 mod when;
 
 use std::panic::AssertUnwindSafe;
@@ -123,8 +124,18 @@ macro_rules! __cases {
             keeping_a_logbook async period_is_begun_once: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_counts_as_done_when_its_holder_says_so: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_of_many_attempts_is_begun_once: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async dropped_acquire_of_a_period_leaves_no_holder: KEEPS_A_LOGBOOK;
             keeping_a_logbook async history_shows_the_last_grants_and_how_they_ended: KEEPS_A_LOGBOOK;
             keeping_a_logbook async logbook_is_refused_where_it_is_not_promised: KEEPS_NO_LOGBOOK;
+
+            watching async watch_begins_with_what_is_not_free: ALWAYS;
+            watching async changes_of_the_holder_are_told_in_their_order: ALWAYS;
+            watching async change_is_signalled_where_the_store_pushes: ALWAYS;
+            watching async nothing_is_told_when_nothing_changes: ALWAYS;
+            watching async waiter_that_comes_and_goes_is_told: SHOWS_WAITERS;
+            watching async reader_that_comes_is_told: IS_SHARED;
+            watching async lease_that_runs_out_is_told: RUNS_OUT;
+            watching async grants_between_two_looks_are_told_from_the_logbook: KEEPS_A_LOGBOOK;
 
             sets async set_comes_in_the_order_in_which_it_was_named: ALWAYS;
             sets async lock_named_twice_in_a_set_is_refused: ALWAYS;

@@ -73,7 +73,8 @@ impl Journal {
         detail: Option<&str>,
     ) {
         if let Some(metrics) = &mut self.metrics {
-            metrics.event(event, self.whole.as_ref().unwrap_or(lock), grant.map(|(token, _)| token));
+            let named = self.whole.as_ref().unwrap_or(lock);
+            metrics.event(event, named, grant.map(|(token, _)| token), detail);
         }
         let Some((path, file)) = &mut self.events else { return };
         let (token, holder) = grant.unzip();

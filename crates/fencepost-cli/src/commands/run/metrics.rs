@@ -3,7 +3,7 @@
 //! Counters go on from what the file says, so it may be shared by the runs of one job and by several jobs. Invariant: whoever reads it
 //! finds a whole file, since it is replaced in one step, under a lock that two writers do not have at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -23,6 +23,8 @@ pub(super) struct Metrics {
     path: PathBuf,
     /// The labels of each lock.
     locks: BTreeMap<LockName, String>,
+    /// Whose lease was lost, as far as that is known.
+    lost: BTreeSet<LockName>,
     /// What is to be added to the counters of the file.
     added: Samples,
     /// What replaces the gauges of the file.
@@ -47,7 +49,8 @@ impl Metrics {
         let locks = locks.map(|(lock, backend)| (lock.clone(), labels(lock.as_str(), backend))).collect();
         // Behind a link, the file itself is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let mut metrics = Self { path, locks, added: Samples::new(), set: Samples::new(), printer };
+        let (lost, added, set) = (BTreeSet::new(), Samples::new(), Samples::new());
+        let mut metrics = Self { path, locks, lost, added, set, printer };
         match metrics.merge() {
             Ok(()) => Ok(metrics),
             Err(error) => {
@@ -58,8 +61,14 @@ impl Metrics {
         }
     }
 
-    /// Something has happened to a lock.
-    pub(super) fn event(&mut self, event: &str, lock: &LockName, token: Option<FencingToken>) {
+    /// Something has happened to a lock; `detail` says why.
+    pub(super) fn event(
+        &mut self,
+        event: &str,
+        lock: &LockName,
+        token: Option<FencingToken>,
+        detail: Option<&str>,
+    ) {
         let Some(labels) = self.locks.get(lock).cloned() else { return };
         match event {
             "acquired" => {
@@ -72,8 +81,14 @@ impl Metrics {
                 let outcome = if event == "renewed" { "acknowledged" } else { "failed" };
                 self.add("fencepost_renewals_total", &format!("{labels},outcome=\"{outcome}\""), 1.0);
             }
+            // The loss of one lease is told when it happens, and again when it cannot be given back.
+            "lost" if self.lost.insert(lock.clone()) => self.lose(&labels, detail.unwrap_or("deadline")),
             _ => {}
         }
+    }
+
+    fn lose(&mut self, labels: &str, reason: &str) {
+        self.add("fencepost_leases_lost_total", &format!("{labels},reason=\"{reason}\""), 1.0);
     }
 
     /// The locks are held.
@@ -97,8 +112,11 @@ impl Metrics {
             }
             let outcome = ending.outcome.as_str();
             self.add("fencepost_runs_total", &format!("{labels},outcome=\"{outcome}\""), 1.0);
-            if let Some(reason) = &ending.lost_reason {
-                self.add("fencepost_leases_lost_total", &format!("{labels},reason=\"{reason}\""), 1.0);
+        }
+        if let Some(reason) = ending.lost_reason.as_ref().filter(|_| self.lost.is_empty()) {
+            // The command was ended before a loss, or with its guardian: as if all leases were lost.
+            for labels in self.locks.values().cloned().collect::<Vec<_>>() {
+                self.lose(&labels, reason);
             }
         }
         self.write();
