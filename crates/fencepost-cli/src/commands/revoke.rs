@@ -72,13 +72,7 @@ impl<'a> Revocation<'a> {
         }
         match block_on(self.locks.revoke(name, self.args.token, &self.args.reason)) {
             Ok(Revoked::Done) => {
-                let (lock, token) = (&self.args.lock, self.args.token);
-                self.printer.detail(format_args!("{lock}: the lease with token {token} is taken away"));
-                if !self.locks.profile().frees_when_revoked() {
-                    let what =
-                        "its holder is told to stop; the lock is free when all its processes have ended";
-                    self.printer.note(format_args!("{lock}: {what}"));
-                }
+                self.tell_taken_away();
                 self.seal(&self.nobodys()?).map(|()| Exit::OK)
             }
             Ok(Revoked::NotCurrent) => self.not_current(&block_on(self.locks.inspect(name))?),
@@ -96,8 +90,17 @@ impl<'a> Revocation<'a> {
         if block_on(self.locks.revoke(name, token, &self.args.reason))? == Revoked::NotCurrent {
             return self.not_current(&block_on(self.locks.inspect(name))?);
         }
-        self.printer.detail(format_args!("{name}: the reader's lease with token {token} is taken away"));
+        self.tell_taken_away();
         Ok(Exit::OK)
+    }
+
+    fn tell_taken_away(&self) {
+        let (lock, token) = (&self.args.lock, self.args.token);
+        self.printer.detail(format_args!("{lock}: the lease with token {token} is taken away"));
+        if !self.locks.profile().frees_when_revoked() {
+            let what = "its holder is told to stop; the lock is free when all its processes have ended";
+            self.printer.note(format_args!("{lock}: {what}"));
+        }
     }
 
     /// A stamp between the token that is meant and the next one.

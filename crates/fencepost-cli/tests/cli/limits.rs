@@ -146,3 +146,11 @@ fn new_directory(home: &Home) -> String {
         directory.display()
     )
 }
+
+#[test]
+fn metrics_of_slots_are_those_of_their_lock() {
+    let home = Home::new();
+    home.run(["run", "--slots", "2", "--metrics-file", "m.prom", "demo", "--", "true"]).exits(0);
+    let metrics = home.read("m.prom");
+    assert!(metrics.contains("fencepost_token{lock=\"demo\"") && !metrics.contains("demo#"), "{metrics}");
+}
