@@ -113,6 +113,14 @@ pub(crate) enum Command {
     Status(Status),
     /// Show every lock that is held
     List(List),
+    /// Show changes of locks as they happen
+    ///
+    /// What is not free comes first, then each change: who holds a lock, who waits, when it came free, and when a backend cannot be
+    /// reached. On a terminal it is a view that counts down what is left of each lease; elsewhere a line for each change, with --json an
+    /// object: that of `status --json`, with `at`, `change` and `error`. Backends that can push tell of a change at once, the others
+    /// are looked at every second; of what came and went in between, a lock tells that keeps a history. It ends with 0 by `q` and when
+    /// nobody reads its output any more, with 130 by Ctrl-C and with 128+N by signal N.
+    Watch(Watch),
     /// Acquire a lock for a script
     ///
     /// The script renews and releases it by the id of the lease.
@@ -249,6 +257,13 @@ pub(crate) struct Status {
 pub(crate) struct List {
     /// Only locks whose names begin with this
     #[arg(value_name = "PREFIX", default_value = "")]
+    pub(crate) prefix: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    /// Only locks whose names begin with this
+    #[arg(value_name = "LOCK|PREFIX", default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
 }
 
