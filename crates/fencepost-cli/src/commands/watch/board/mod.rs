@@ -134,7 +134,7 @@ impl<'a> Board<'a> {
         let locks: Vec<Vec<Line>> =
             self.each().map(|(name, mark, row)| row.lines(&name, mark, width, columns, now)).collect();
         let changes = self.last_changes(room.saturating_sub(height(&locks)), room, columns);
-        lines.extend(fitting(locks, room.saturating_sub(changes.len())));
+        lines.extend(fitting(locks, room.saturating_sub(changes.len()), columns));
         // They stand at the bottom, so that they do not jump about.
         lines.resize(rows.saturating_sub(changes.len() + 1).max(lines.len()), Line::blank());
         lines.extend(changes);
@@ -271,7 +271,7 @@ fn height(locks: &[Vec<Line>]) -> usize {
 }
 
 /// As many locks as fit whole, and how many do not.
-fn fitting(locks: Vec<Vec<Line>>, room: usize) -> Vec<Line> {
+fn fitting(locks: Vec<Vec<Line>>, room: usize, columns: usize) -> Vec<Line> {
     if height(&locks) <= room {
         return locks.concat();
     }
@@ -283,7 +283,7 @@ fn fitting(locks: Vec<Vec<Line>>, room: usize) -> Vec<Line> {
             rest += 1;
         }
     }
-    lines.push(line(format!("  … and {rest} more"), Look::Faint));
+    lines.push(line(cut(&format!("  … and {rest} more"), columns), Look::Faint));
     lines
 }
 
