@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod label;
 mod printer;
+mod screen;
 
 use clap::Parser;
 use clap::error::ErrorKind;

@@ -4,6 +4,7 @@
 //! bring down or hold up a process that guards a command, so talk that cannot be written is dropped.
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::BorrowedFd;
 
 use fencepost::Error;
 use fencepost_policy::{ConfigError, Finding, Severity};
@@ -100,6 +101,12 @@ impl Printer {
         say(text);
     }
 
+    /// The same on either stream.
+    #[expect(clippy::unused_self, reason = "everything that is said goes through the printer")]
+    pub(crate) fn show_on(self, stream: Stream, text: &str) {
+        stream.write(text);
+    }
+
     /// Whether talk is coloured.
     pub(crate) fn is_colored(self) -> bool {
         self.colored
@@ -156,11 +163,40 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const ONE_WRITE: usize = 4096;
 
 fn say(line: &str) {
-    for part in line.as_bytes().chunks(ONE_WRITE) {
-        let stderr = rustix::stdio::stderr();
-        let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
-        if poll(&mut room, Some(&PATIENCE)) != Ok(1) || std::io::stderr().write_all(part).is_err() {
-            return;
+    Stream::Stderr.write(line);
+}
+
+/// Where something is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    pub(crate) fn fd(self) -> BorrowedFd<'static> {
+        match self {
+            Self::Stdout => rustix::stdio::stdout(),
+            Self::Stderr => rustix::stdio::stderr(),
+        }
+    }
+
+    /// Writes as much as its reader takes.
+    pub(crate) fn write(self, text: &str) {
+        for part in text.as_bytes().chunks(ONE_WRITE) {
+            let fd = self.fd();
+            let mut room = [PollFd::new(&fd, PollFlags::OUT)];
+            if poll(&mut room, Some(&PATIENCE)) != Ok(1) || self.write_all(part).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn write_all(self, part: &[u8]) -> std::io::Result<()> {
+        match self {
+            // It keeps what ends no line, and a screen ends with none.
+            Self::Stdout => std::io::stdout().write_all(part).and_then(|()| std::io::stdout().flush()),
+            Self::Stderr => std::io::stderr().write_all(part),
         }
     }
 }

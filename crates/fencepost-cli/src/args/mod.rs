@@ -122,6 +122,14 @@ pub(crate) enum Command {
     /// Who held it, from when to when, with which token, and how that ended; the newest stands last. Grants are kept where the rule of the
     /// lock says `history = true`, or how many. With --once-per, the last slot that counts as done is shown too.
     History(History),
+    /// Show changes of locks as they happen
+    ///
+    /// What is not free comes first, then each change: who holds a lock, who waits, when it came free, and when a backend cannot be
+    /// reached. On a terminal it is a view that counts down what is left of each lease; elsewhere a line for each change, with --json an
+    /// object: that of `status --json`, with `at`, `change` and `error`. Backends that can push tell of a change at once, the others
+    /// are looked at every second; of what came and went in between, a lock tells that keeps a history. It ends with 0 by `q` and when
+    /// nobody reads its output any more, with 130 by Ctrl-C and with 128+N by signal N.
+    Watch(Watch),
     /// Acquire a lock for a script
     ///
     /// The script renews and releases it by the id of the lease.
@@ -307,6 +315,13 @@ pub(crate) struct History {
     /// The lock; NAME#0 for a slot of it
     #[arg(value_name = "LOCK")]
     pub(crate) lock: LockName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    /// Only locks whose names begin with this
+    #[arg(value_name = "LOCK|PREFIX", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
 }
 
 #[derive(Args, Debug)]

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -47,9 +47,24 @@ pub(crate) struct Inbox {
 pub(crate) struct Bell(OwnedFd);
 
 impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// Whether it has rung since this was asked last.
+    pub(crate) fn has_rung(&self) -> bool {
+        rustix::io::read(&self.0, &mut [0; 8]).is_ok()
+    }
+
     pub(crate) fn ring(&self) {
         // A full counter already wakes the runner.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -71,7 +86,7 @@ impl Inbox {
     }
 
     fn with(channel: Channel, other_end: Option<Channel>, signals: &Signals) -> io::Result<Self> {
-        let bell = Arc::new(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+        let bell = Arc::new(Bell::new()?);
         Ok(Self { channel, _other_end: other_end, signals: signals.open()?, alarm: Alarm::new()?, bell })
     }
 
@@ -126,10 +141,10 @@ impl Inbox {
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.channel, PollFlags::IN),
             PollFd::new(&self.alarm, PollFlags::IN),
-            PollFd::new(&self.bell.0, PollFlags::IN),
+            PollFd::new(&self.bell, PollFlags::IN),
         ];
         match poll(&mut { sources }, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(rustix::io::read(&self.bell.0, &mut [0; 8]).is_ok()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.bell.has_rung()),
             Err(error) => Err(error.into()),
         }
     }

@@ -22,8 +22,9 @@ pub(crate) fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn harmless(word: &str) -> String {
-    word.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+/// `text` without what would end a line or move the cursor.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod revoke;
 mod run;
 mod state;
 mod status;
+mod watch;
 
 use std::panic::PanicHookInfo;
 
@@ -53,6 +54,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
         Command::Status(args) => status::status(&cli.global, args, printer),
         Command::List(args) => list::list(&cli.global, args, printer),
         Command::History(args) => history::history(&cli.global, args, printer),
+        Command::Watch(args) => watch::watch(&cli.global, args, printer),
         Command::Acquire(args) => acquire::acquire(&cli.global, args, printer),
         Command::Renew(args) => acquire::renew(&cli.global, args, printer),
         Command::Release(args) => acquire::release(&cli.global, args, printer),
@@ -88,7 +90,7 @@ fn warn_of_password(url: &BackendUrl, whose: &str, elsewhere: &str, printer: Pri
 
 /// A panic is a bug of ours and ends the process; a guardian then ends the command.
 pub(crate) fn report_bug(info: &PanicHookInfo<'_>) {
-    advise::give_terminal_back();
+    crate::screen::give_back();
     let _ = std::io::Write::write_all(
         &mut std::io::stderr(),
         format!("fencepost: error: a bug in fencepost: {info}\n").as_bytes(),

@@ -16,7 +16,7 @@ const EXPLAIN_AFTER: Duration = Duration::from_secs(1);
 const EXPLAIN_MOST: Duration = Duration::from_millis(500);
 
 /// How long a backend that cannot be reached is tried.
-const UNREACHABLE_FOR: Duration = Duration::from_secs(5);
+pub(super) const UNREACHABLE_FOR: Duration = Duration::from_secs(5);
 
 /// How many of the locks, or of the slots of one, are explained.
 const MOST_SHOWN: usize = 10;

@@ -28,4 +28,5 @@ mod signals;
 mod sqlite;
 mod support;
 mod terminal;
+mod watch;
 mod zookeeper;

@@ -11,7 +11,6 @@ use crate::token::FencingToken;
 
 /// What has become of one lock.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Change {
     /// When it was seen, by the onlooker's wall clock; of what had passed before it could be seen, when it was, by its holder's:
     /// microseconds since 1970.

@@ -4,12 +4,11 @@ use std::io::BufRead;
 
 use fencepost_advisor::{Answers, Question};
 
-use super::keys::Key;
 use super::page::Page;
-use super::screen::{Event, Screen};
 use crate::args::UNKNOWN;
 use crate::exit::Exit;
-use crate::printer::Printer;
+use crate::printer::{Printer, Stream};
+use crate::screen::{Event, Key, Screen, is_dumb};
 
 /// What a shell reports for a process that Ctrl-C has ended.
 const INTERRUPTED: Exit = Exit(130);
@@ -19,8 +18,7 @@ const INTERRUPTED: Exit = Exit(130);
 /// # Errors
 /// The exit code, where no more answers come.
 pub(super) fn questions(known: Answers, open: &[Question], printer: Printer) -> Result<Answers, Exit> {
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    if is_dumb { in_lines(known, open, printer) } else { on_screens(known, open, printer) }
+    if is_dumb() { in_lines(known, open, printer) } else { on_screens(known, open, printer) }
 }
 
 /// The names of the locks, for a rule that is to be written; asks until `is_one` takes the glob, which says why not.
@@ -47,21 +45,21 @@ fn on_screens(known: Answers, open: &[Question], printer: Printer) -> Result<Ans
         printer.hint("answer by flags, or set TERM=dumb to be asked line by line");
         Exit::BUG
     };
-    let mut screen = Screen::open(printer).map_err(failed)?;
+    let mut screen = Screen::open(Stream::Stderr, printer).map_err(failed)?;
     let mut pages: Vec<Page> = (1..)
         .zip(open)
         .map(|(number, question)| Page { question: *question, number, count: open.len(), marked: 0 })
         .collect();
     let mut at = 0;
     while at < pages.len() {
-        let (columns, rows) = Screen::size();
+        let (columns, rows) = screen.size();
         screen.draw(&pages[at].lines(columns, rows));
         match screen.next().map_err(failed)? {
-            Event::Pressed(Key::End) => return Err(INTERRUPTED),
+            Event::Pressed(Key::End | Key::Interrupt) => return Err(INTERRUPTED),
             Event::Pressed(Key::Enter) => at += 1,
             Event::Pressed(Key::Back) => at = at.saturating_sub(1),
             Event::Pressed(key) => pages[at].marked = moved(&pages[at], key),
-            Event::Resized => {}
+            Event::Resized | Event::Rung => {}
             Event::Signalled(signal) => return Err(Exit::signalled(signal)),
             Event::HungUp => return Err(Exit::signalled(libc::SIGHUP)),
         }

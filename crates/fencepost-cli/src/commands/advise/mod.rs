@@ -3,10 +3,8 @@
 //! Invariant: nothing is written but what was read again and found to mean what it is to mean.
 
 mod ask;
-mod keys;
 mod many;
 mod page;
-mod screen;
 mod write;
 
 use std::io::IsTerminal;
@@ -17,7 +15,6 @@ use fencepost_advisor::{Advice, Answers, Choice, Details, FILL_IN, Held, Questio
 use fencepost_policy::{Policy, spells_out_password};
 use serde_json::{Value, json};
 
-pub(super) use self::screen::give_back as give_terminal_back;
 use super::place::{fail, misconfigured};
 use crate::args::{self, Global};
 use crate::exit::Exit;

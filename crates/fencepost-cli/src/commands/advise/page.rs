@@ -5,6 +5,7 @@
 use fencepost_advisor::{Question, wrapped};
 
 use crate::args::UNKNOWN;
+use crate::screen::{Line, Look};
 
 /// A question as it is shown.
 #[derive(Clone, Copy, Debug)]
@@ -15,21 +16,6 @@ pub(super) struct Page {
     pub(super) count: usize,
     /// Which answer is marked, counted from 0; the last is that one does not know.
     pub(super) marked: usize,
-}
-
-/// How a line is to look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    Plain,
-    Strong,
-    Faint,
-}
-
-/// One line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) text: String,
-    pub(super) look: Look,
 }
 
 /// How much is said of each answer, where there is room.
@@ -66,13 +52,13 @@ impl Page {
     fn with(&self, detail: Detail, columns: usize) -> Vec<Line> {
         let mut lines =
             set(&format!("fencepost advise: {} of {}", self.number, self.count), 0, columns, Look::Faint);
-        lines.push(blank());
+        lines.push(Line::blank());
         lines.extend(set(self.question.text(), 0, columns, Look::Strong));
-        lines.push(blank());
+        lines.push(Line::blank());
         for index in 0..self.answers() {
             lines.extend(self.choice(index, detail, columns));
         }
-        lines.push(blank());
+        lines.push(Line::blank());
         lines.extend(set(KEYS, 0, columns, Look::Faint));
         lines
     }
@@ -102,10 +88,6 @@ impl Page {
 
 fn set(text: &str, indent: usize, columns: usize, look: Look) -> Vec<Line> {
     wrapped(text, indent, columns).lines().map(|line| Line { text: line.to_owned(), look }).collect()
-}
-
-fn blank() -> Line {
-    Line { text: String::new(), look: Look::Plain }
 }
 
 const KEYS: &str = "Arrows, j and k, or a number: move. Enter: take. Left: back. Esc: end.";

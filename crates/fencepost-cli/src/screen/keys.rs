@@ -2,7 +2,7 @@
 
 /// A key that means something here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(crate) enum Key {
     Up,
     Down,
     Back,
@@ -11,12 +11,14 @@ pub(super) enum Key {
     Number(usize),
     /// The shell is to have the terminal for a while.
     Stop,
-    /// Nothing more is to be asked.
+    /// Enough of it.
     End,
+    /// The same, as a signal would have it: Ctrl-C.
+    Interrupt,
 }
 
 /// The keys in `bytes`, which are taken out; the beginning of a longer sequence stays.
-pub(super) fn taken(bytes: &mut Vec<u8>) -> Vec<Key> {
+pub(crate) fn taken(bytes: &mut Vec<u8>) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((key, length)) = first(bytes) {
         keys.extend(key);
@@ -55,13 +57,14 @@ fn plain(byte: u8) -> Option<Key> {
         b'\r' | b'\n' => Some(Key::Enter),
         b'1'..=b'9' => Some(Key::Number(usize::from(byte - b'0'))),
         CTRL_Z => Some(Key::Stop),
-        CTRL_C | CTRL_D | b'q' => Some(Key::End),
+        CTRL_D | b'q' => Some(Key::End),
+        CTRL_C => Some(Key::Interrupt),
         _ => None,
     }
 }
 
 /// Begins the sequence of an arrow key; alone it is the key itself.
-pub(super) const ESCAPE: u8 = 0x1b;
+pub(crate) const ESCAPE: u8 = 0x1b;
 const CTRL_C: u8 = 0x03;
 const CTRL_D: u8 = 0x04;
 const CTRL_Z: u8 = 0x1a;
@@ -84,7 +87,7 @@ mod tests {
             (vec![Key::Up, Key::Down, Key::Down, Key::Up, Key::Number(2), Key::Enter], 0)
         );
         assert_eq!(keys("\u{1b}[D\u{7f}h"), (vec![Key::Back; 3], 0));
-        assert_eq!(keys("\u{3}q\u{1a}"), (vec![Key::End, Key::End, Key::Stop], 0));
+        assert_eq!(keys("\u{3}q\u{1a}\u{4}"), (vec![Key::Interrupt, Key::End, Key::Stop, Key::End], 0));
     }
 
     #[test]
