@@ -17,6 +17,8 @@ mod lab;
 mod look;
 mod manual;
 mod objectstore;
+mod operating_page;
+mod page;
 mod postgres;
 mod pty;
 mod publish;
