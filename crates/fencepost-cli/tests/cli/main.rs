@@ -25,6 +25,8 @@ mod publish;
 mod redis;
 mod run;
 mod signals;
+#[cfg(feature = "otlp")]
+mod spans;
 mod sqlite;
 mod support;
 mod terminal;
