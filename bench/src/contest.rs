@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use fencepost_core::{Clock, Moment};
 
-use crate::measure::{Fairness, Figure, in_turns, median, per_second};
+use crate::measure::{Fairness, Figure, in_turns_beside, median, per_second};
+use crate::peers::Peer;
 
 /// How long a slice lasts.
 const LASTS: Duration = Duration::from_millis(500);
@@ -99,12 +100,14 @@ impl Contest {
 
 /// Has the floor and fencepost pass one lock round in turns: how often a second it changes hands, and how fairly.
 pub(crate) fn passed_round(
+    peers: Vec<Peer>,
     name: String,
     mut floor: impl FnMut() -> Outcome,
     mut ours: impl FnMut() -> Outcome,
 ) -> Figure {
     let (mut of_floor, mut of_ours) = (Vec::new(), Vec::new());
-    let figure = in_turns(
+    let figure = in_turns_beside(
+        peers,
         name,
         "1/s",
         || kept(&mut of_floor, floor()).changes_a_second,

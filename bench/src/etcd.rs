@@ -7,7 +7,8 @@ use fencepost_testkit::block_on;
 use fencepost_testkit::servers::EtcdServer;
 use futures_util::future::join_all;
 
-use crate::measure::{Figure, in_turns, median_micros_of, on_one_core, per_second};
+use crate::measure::{Figure, in_turns, in_turns_beside, median_micros_of, on_one_core, per_second};
+use crate::peers;
 use crate::redis::{TASKS, hand_overs, once};
 
 fn locks(server: &EtcdServer) -> Locks {
@@ -32,7 +33,8 @@ pub(crate) fn pair() -> Figure {
             }))
         };
         let ours = || block_on(median_micros_of(1_000, || once(&lock)));
-        in_turns("etcd: acquire and release", "µs", floor, ours)
+        let peers = peers::of(peers::ETCD, &[format!("http://{}", server.address())], peers::PAIR);
+        in_turns_beside(peers, "etcd: acquire and release", "µs", floor, ours)
     })
 }
 
@@ -84,7 +86,8 @@ pub(crate) fn distinct() -> Figure {
         })));
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    in_turns("etcd: 64 tasks on distinct locks", "1/s", floor, ours)
+    let peers = peers::of(peers::ETCD, &[format!("http://{}", server.address())], peers::DISTINCT);
+    in_turns_beside(peers, "etcd: 64 tasks on distinct locks", "1/s", floor, ours)
 }
 
 /// One lock that goes round among all tasks.
@@ -99,5 +102,7 @@ pub(crate) fn hand_over() -> Figure {
         block_on(bare.pass_round(TASKS, TASKS * TIMES)).expect("the server answers");
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    in_turns("etcd: hand-over among 64 waiters", "1/s", floor, || hand_overs(&locks, &clock, TIMES))
+    let peers = peers::of(peers::ETCD, &[format!("http://{}", server.address())], peers::ROUND);
+    let ours = || hand_overs(&locks, &clock, TIMES);
+    in_turns_beside(peers, "etcd: hand-over among 64 waiters", "1/s", floor, ours)
 }

@@ -1,7 +1,8 @@
 //! Measures fencepost and the bare floor, the fewest commands that any client must send, in turns and in one run.
 //!
 //! The machine's noise hits both, so only the ratios mean something. Each is given with its spread over the rounds.
-//! `cargo xtask bench` builds and runs it; `--json` prints the figures for machines.
+//! `cargo xtask bench` builds and runs it; `--json` prints the figures for machines, `--page` draws them, and `--peers` has the
+//! libraries of others take part.
 
 #![expect(
     clippy::print_stdout,
@@ -12,19 +13,29 @@
 mod contest;
 mod etcd;
 mod floor;
+mod held;
 mod measure;
+mod page;
+mod peers;
 mod postgres;
+mod recovery;
 mod redis;
 mod redlock;
 mod zookeeper;
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
+use serde::Serialize;
+
+use held::Held;
 use measure::Figure;
+use recovery::Recovery;
 
 type Measure = fn() -> Figure;
+type Growth = fn() -> Vec<Held>;
 
-/// Each measure, and what it is called by on the command line.
+/// Each measure in turns with the floor, and what it is called by on the command line.
 const MEASURES: &[(&str, Measure)] = &[
     ("redis-pair", redis::pair),
     ("redis-distinct", redis::distinct),
@@ -49,27 +60,78 @@ const MEASURES: &[(&str, Measure)] = &[
     ("postgres-guard-adds", postgres::guard::added),
 ];
 
+/// Those that have no floor: what many locks cost that are held, and how soon the next one has the lock of a holder that was killed.
+const GROWTHS: &[(&str, Growth)] =
+    &[("redis-held", held::redis), ("etcd-held", held::etcd), ("zookeeper-held", held::zookeeper)];
+const RECOVERY: &str = "recovery";
+
+/// All that was measured.
+#[derive(Default, Serialize)]
+struct Results {
+    figures: Vec<Figure>,
+    held: Vec<Held>,
+    recovery: Vec<Recovery>,
+}
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(folder) = value_of("--peers", &mut arguments) {
+        peers::installed_in(folder.into());
+    }
+    let page = value_of("--page", &mut arguments);
+    if let Some((held::HOLDER, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        println!("{}", serde_json::to_string(&held::hold(rest)).expect("figures can be written as JSON"));
+        return ExitCode::SUCCESS;
+    }
     let json = arguments.iter().any(|argument| argument == "--json");
     let wanted: Vec<&String> = arguments.iter().filter(|argument| *argument != "--json").collect();
-    if let Some(unknown) = wanted.iter().find(|name| MEASURES.iter().all(|(known, _)| known != *name)) {
-        let known: Vec<&str> = MEASURES.iter().map(|(name, _)| *name).collect();
-        eprintln!("there is no measure {unknown:?}\nusage: fencepost-bench [--json] [{}]", known.join(" | "));
+    let names = MEASURES.iter().map(|(name, _)| *name).chain(GROWTHS.iter().map(|(name, _)| *name));
+    let known: Vec<&str> = names.chain([RECOVERY]).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
+        eprintln!(
+            "there is no measure {unknown:?}\nusage: fencepost-bench [--json] [--page FILE] [--peers FOLDER] [{}]",
+            known.join(" | ")
+        );
         return ExitCode::from(2);
     }
-    let mut figures = Vec::new();
-    for (name, measure) in MEASURES {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
-            let figure = measure();
-            if !json {
-                println!("{figure}");
-            }
-            figures.push(figure);
-        }
+    let results = measure(&|name| wanted.is_empty() || wanted.iter().any(|wanted| *wanted == name), !json);
+    if let Some(file) = page
+        && let Err(error) = std::fs::write(&file, page::page(&results))
+    {
+        eprintln!("{file}: {error}");
+        return ExitCode::FAILURE;
     }
     if json {
-        println!("{}", serde_json::to_string_pretty(&figures).expect("figures can be written as JSON"));
+        println!("{}", serde_json::to_string_pretty(&results).expect("figures can be written as JSON"));
     }
     ExitCode::SUCCESS
+}
+
+/// Takes a flag and its value out of the arguments.
+fn value_of(flag: &str, arguments: &mut Vec<String>) -> Option<String> {
+    let at = arguments.iter().position(|argument| argument == flag).filter(|at| at + 1 < arguments.len())?;
+    arguments.remove(at);
+    Some(arguments.remove(at))
+}
+
+/// Measures what is wanted, and tells each as soon as it is known.
+fn measure(is_wanted: &dyn Fn(&str) -> bool, tells: bool) -> Results {
+    let mut results = Results::default();
+    for (_, measure) in MEASURES.iter().filter(|(name, _)| is_wanted(name)) {
+        results.figures.push(told(measure(), tells));
+    }
+    for (_, growth) in GROWTHS.iter().filter(|(name, _)| is_wanted(name)) {
+        results.held.extend(growth().into_iter().map(|held| told(held, tells)));
+    }
+    if is_wanted(RECOVERY) {
+        results.recovery.extend(recovery::all().into_iter().map(|recovery| told(recovery, tells)));
+    }
+    results
+}
+
+fn told<T: Display>(result: T, tells: bool) -> T {
+    if tells {
+        println!("{result}");
+    }
+    result
 }

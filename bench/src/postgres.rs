@@ -11,7 +11,8 @@ use fencepost_testkit::servers::PostgresServer;
 use futures_util::future::join_all;
 
 use crate::contest::{Contest, Outcome, passed_round};
-use crate::measure::{Figure, in_turns, median_micros, median_micros_of, on_one_core};
+use crate::measure::{Figure, in_turns_beside, median_micros, median_micros_of, on_one_core};
+use crate::peers;
 use crate::redis::{TASKS, once};
 use crowd::Crowd;
 use wire::Session;
@@ -55,7 +56,8 @@ fn pair_on(name: &str, times: usize, setting: &str) -> Figure {
             })
         };
         let ours = || block_on(median_micros_of(times, || once(&lock)));
-        in_turns(name, "µs", floor, ours)
+        let peers = peers::of(peers::POSTGRES, &[server.url()], peers::PAIR);
+        in_turns_beside(peers, name, "µs", floor, ours)
     })
 }
 
@@ -65,7 +67,8 @@ pub(crate) fn distinct() -> Figure {
     let mut crowd = Crowd::new(&server, TASKS, TRY, false);
     let locks = locks(&server);
     let all: Vec<Lock> = (0..TASKS).map(|lock| locks.lock(&format!("lock{lock}")).expect("a name")).collect();
-    in_turns(
+    in_turns_beside(
+        peers::of(peers::POSTGRES, &[server.url()], peers::DISTINCT),
         "postgres: 64 tasks on distinct locks",
         "1/s",
         || crowd.contend().grants_a_second,
@@ -79,7 +82,9 @@ pub(crate) fn hand_over<const WAITERS: usize>() -> Figure {
     let mut crowd = Crowd::new(&server, WAITERS, WAIT, true);
     let all: Vec<Lock> = (0..WAITERS).map(|_| locks(&server).lock("one").expect("a name")).collect();
     let name = format!("postgres: hand-over among {WAITERS} clients");
-    passed_round(name, || crowd.contend(), || contend(&all))
+    let line = format!("round {WAITERS} {}", peers::ROUND_MS);
+    let peers = peers::of(peers::POSTGRES, &[server.url()], &line);
+    passed_round(peers, name, || crowd.contend(), || contend(&all))
 }
 
 /// One lock that goes round among the tasks of one client; the floor has a connection for each.
@@ -88,7 +93,7 @@ pub(crate) fn hand_over_in_a_process<const WAITERS: usize>() -> Figure {
     let mut crowd = Crowd::new(&server, WAITERS, WAIT, true);
     let all = vec![locks(&server).lock("one").expect("a name"); WAITERS];
     let name = format!("postgres: hand-over among {WAITERS} tasks");
-    passed_round(name, || crowd.contend(), || contend(&all))
+    passed_round(Vec::new(), name, || crowd.contend(), || contend(&all))
 }
 
 fn contend(locks: &[Lock]) -> Outcome {

@@ -7,7 +7,8 @@ use fencepost_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 
 use crate::floor::Bare;
-use crate::measure::{Figure, in_turns, median_micros, median_micros_of, on_one_core, per_second};
+use crate::measure::{Figure, in_turns_beside, median_micros, median_micros_of, on_one_core, per_second};
+use crate::peers;
 
 fn locks(server: &RedisServer) -> Locks {
     let url = format!("{}?quarantine=off", server.url()).parse().expect("the server has a URL");
@@ -28,7 +29,8 @@ pub(crate) fn pair() -> Figure {
         let lock = locks(&server).lock("pair").expect("a name");
         let floor = || median_micros(2_000, || bare.pair());
         let ours = || block_on(median_micros_of(2_000, || once(&lock)));
-        in_turns("redis: acquire and release", "µs", floor, ours)
+        let peers = peers::of(peers::REDIS, &[server.url()], peers::PAIR);
+        in_turns_beside(peers, "redis: acquire and release", "µs", floor, ours)
     })
 }
 
@@ -57,7 +59,8 @@ pub(crate) fn distinct() -> Figure {
         })));
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    in_turns("redis: 64 tasks on distinct locks", "1/s", floor, ours)
+    let peers = peers::of(peers::REDIS, &[server.url()], peers::DISTINCT);
+    in_turns_beside(peers, "redis: 64 tasks on distinct locks", "1/s", floor, ours)
 }
 
 /// One lock that goes round among all tasks.
@@ -72,7 +75,9 @@ pub(crate) fn hand_over() -> Figure {
         bare.passed_on(TASKS, TASKS * TIMES);
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    in_turns("redis: hand-over among 64 waiters", "1/s", floor, || hand_overs(&locks, &clock, TIMES))
+    let peers = peers::of(peers::REDIS, &[server.url()], peers::ROUND);
+    let ours = || hand_overs(&locks, &clock, TIMES);
+    in_turns_beside(peers, "redis: hand-over among 64 waiters", "1/s", floor, ours)
 }
 
 /// How many owner changes a second there are when each of all tasks takes the lock so often.

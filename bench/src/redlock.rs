@@ -6,8 +6,13 @@ use fencepost_testkit::block_on;
 use fencepost_testkit::servers::RedisServer;
 
 use crate::floor::{Bare, quorum_pair};
-use crate::measure::{Figure, in_turns, median_micros, median_micros_of, per_second};
+use crate::measure::{Figure, in_turns_beside, median_micros, median_micros_of, per_second};
+use crate::peers;
 use crate::redis::{TASKS, hand_overs, once};
+
+fn urls(servers: &[RedisServer]) -> Vec<String> {
+    servers.iter().map(RedisServer::url).collect()
+}
 
 fn locks(servers: &[RedisServer]) -> Locks {
     let nodes: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
@@ -23,7 +28,8 @@ pub(crate) fn pair() -> Figure {
     let lock = locks(&servers).lock("pair").expect("a name");
     let floor = || median_micros(500, || quorum_pair(&mut bare));
     let ours = || block_on(median_micros_of(500, || once(&lock)));
-    in_turns("redlock: acquire and release, 5 nodes", "µs", floor, ours)
+    let peers = peers::of(peers::REDLOCK, &urls(&servers), peers::PAIR);
+    in_turns_beside(peers, "redlock: acquire and release, 5 nodes", "µs", floor, ours)
 }
 
 /// One lock that goes round among all tasks; the floor takes it again and again alone, as if being told cost nothing.
@@ -38,5 +44,7 @@ pub(crate) fn hand_over() -> Figure {
         (0..TASKS * TIMES).for_each(|_| quorum_pair(&mut bare));
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    in_turns("redlock: hand-over among 64 waiters", "1/s", floor, || hand_overs(&locks, &clock, TIMES))
+    let peers = peers::of(peers::REDLOCK, &urls(&servers), peers::ROUND);
+    let ours = || hand_overs(&locks, &clock, TIMES);
+    in_turns_beside(peers, "redlock: hand-over among 64 waiters", "1/s", floor, ours)
 }

@@ -6,7 +6,8 @@ use fencepost_testkit::servers::{ZooKeeperClient, ZooKeeperServer, ZooKeeperStay
 use fencepost_zookeeper::ZooKeeperBackend;
 use futures_util::future::join_all;
 
-use crate::measure::{Figure, in_turns, median_micros, median_micros_of, on_one_core, per_second};
+use crate::measure::{Figure, in_turns_beside, median_micros, median_micros_of, on_one_core, per_second};
+use crate::peers;
 use crate::redis::{TASKS, hand_overs, once};
 
 fn locks(server: &ZooKeeperServer) -> Locks {
@@ -37,7 +38,8 @@ pub(crate) fn pair() -> Figure {
             })
         };
         let ours = || block_on(median_micros_of(500, || once(&lock)));
-        in_turns("zookeeper: acquire and release", "µs", floor, ours)
+        let peers = peers::of(peers::ZOOKEEPER, &[server.url()], peers::PAIR);
+        in_turns_beside(peers, "zookeeper: acquire and release", "µs", floor, ours)
     })
 }
 
@@ -66,7 +68,8 @@ pub(crate) fn distinct() -> Figure {
         })));
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    in_turns("zookeeper: 64 tasks on distinct locks", "1/s", floor, ours)
+    let peers = peers::of(peers::ZOOKEEPER, &[server.url()], peers::DISTINCT);
+    in_turns_beside(peers, "zookeeper: 64 tasks on distinct locks", "1/s", floor, ours)
 }
 
 /// One lock that goes round among all tasks.
@@ -88,5 +91,7 @@ pub(crate) fn hand_over() -> Figure {
         }
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    in_turns("zookeeper: hand-over among 64 waiters", "1/s", floor, || hand_overs(&locks, &clock, TIMES))
+    let peers = peers::of(peers::ZOOKEEPER, &[server.url()], peers::ROUND);
+    let ours = || hand_overs(&locks, &clock, TIMES);
+    in_turns_beside(peers, "zookeeper: hand-over among 64 waiters", "1/s", floor, ours)
 }

@@ -52,8 +52,26 @@ const ROWS: &[Row] = &[
         proofs: &["released_lock_rests_and_is_then_free"],
     },
     Row {
+        name: "shared by readers",
+        says: |profile| yes(profile.share),
+        proofs: &[
+            "readers_and_writers_of_many_tasks_do_not_overlap",
+            "reader_goes_behind_a_writer_that_waits",
+        ],
+    },
+    Row {
+        name: "slots for N",
+        says: |profile| yes(profile.slots),
+        proofs: &["as_many_hold_a_slot_as_there_are"],
+    },
+    Row {
+        name: "once per period, history",
+        says: |profile| yes(profile.logbook),
+        proofs: &["period_of_many_attempts_is_begun_once", "lease_that_is_gone_writes_no_logbook"],
+    },
+    Row {
         name: "revoke",
-        says: |profile| yes(profile.revoke),
+        says: Profile::describe_revoke,
         proofs: &["revoked_holder_hears_of_it_and_the_next_token_is_greater"],
     },
 ];

@@ -13,6 +13,8 @@ use std::time::Duration;
 use fencepost::{Clock, Moment};
 use serde_json::Value;
 
+use crate::picture;
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
@@ -23,8 +25,10 @@ pub enum Task {
         /// The first seed.
         seed: u32,
     },
-    /// The picture of one run.
+    /// The picture of one run, as a browser shows it.
     Screenshot,
+    /// The picture of a paused holder.
+    Picture,
 }
 
 /// The task that the arguments ask for; `None` if they make no sense.
@@ -32,6 +36,9 @@ pub fn task(arguments: &[&str]) -> Option<Task> {
     let (mut minutes, mut seed) = (10, 1);
     if arguments == ["--screenshot"] {
         return Some(Task::Screenshot);
+    }
+    if arguments == ["--picture"] {
+        return Some(Task::Picture);
     }
     for pair in arguments.chunks(2) {
         match pair {
@@ -52,6 +59,7 @@ pub fn run(root: &Path, task: Task) -> io::Result<ExitCode> {
     match task {
         Task::Runs { minutes, seed } => run_for(root, Duration::from_mins(minutes), seed),
         Task::Screenshot => screenshot(root),
+        Task::Picture => picture(root),
     }
 }
 
@@ -200,7 +208,18 @@ fn screenshot(root: &Path) -> io::Result<ExitCode> {
     Ok(if shot.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn picture(root: &Path) -> io::Result<ExitCode> {
+    let page = root.join("target/paused.html");
+    let cells = ["--patterns", "redis,redis+fence", "--faults", "pause", "--seed", "7", "--rounds", "1"];
+    fencepost(root).args(cells).arg("--report").arg(&page).stdout(Stdio::null()).status()?;
+    let drawn = picture::of(&std::fs::read_to_string(&page)?);
+    let drawn = drawn.ok_or_else(|| io::Error::other("the lab has drawn nothing"))?;
+    std::fs::write(root.join(PAUSED), drawn)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// A strike between check and write, and two that are drawn.
 const ROUNDS: &str = "3";
 const PAGE: &str = "docs/lab-results.md";
 const PICTURE: &str = "docs/lab.png";
+const PAUSED: &str = "docs/paused-holder.svg";

@@ -4,8 +4,11 @@
 use std::path::Path;
 
 pub mod docs;
+pub mod guarantees;
 pub mod lab;
 pub mod messages;
+pub mod peers;
+pub mod picture;
 pub mod simulate;
 pub mod tidy;
 

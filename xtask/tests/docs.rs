@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use xtask::docs::{Proofs, with_promises};
+use xtask::guarantees::with_risks;
 
 fn readme() -> String {
     fs::read_to_string(xtask::root().join("README.md")).expect("the page is there")
@@ -17,6 +18,18 @@ fn current(text: &str) -> String {
 #[test]
 fn readme_table_is_current() {
     assert_eq!(readme(), current(&readme()), "run `cargo xtask docs`");
+}
+
+#[test]
+fn tables_of_what_is_guaranteed_are_current() {
+    let page = fs::read_to_string(xtask::root().join("docs/guarantees.md")).expect("the page is there");
+    let current = with_risks(&page, &fencepost::profiles());
+    assert_eq!(page, current, "run `cargo xtask docs`");
+    let stale = page.replace("no lease is timed", "all is well");
+    assert!(stale != page && with_risks(&stale, &fencepost::profiles()) == page);
+    for backend in fencepost::profiles().iter().filter(|profile| profile.backend != "memory") {
+        assert!(page.contains(&format!("`{}`", backend.backend)), "{} is not in it", backend.backend);
+    }
 }
 
 #[test]

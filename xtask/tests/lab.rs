@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use xtask::lab::{Sums, Task, task};
+use xtask::picture;
 
 fn report(stale: u64, broken: &str) -> serde_json::Value {
     let text = format!(
@@ -19,6 +20,7 @@ fn report(stale: u64, broken: &str) -> serde_json::Value {
 fn arguments_are_read() {
     assert_eq!(task(&["--minutes", "30"]), Some(Task::Runs { minutes: 30, seed: 1 }));
     assert_eq!(task(&["--screenshot"]), Some(Task::Screenshot));
+    assert_eq!(task(&["--picture"]), Some(Task::Picture));
     assert_eq!((task(&["--minutes"]), task(&["--hours", "1"])), (None, None));
 }
 
@@ -38,4 +40,16 @@ fn broken_promise_stands_in_the_page() {
     let mut sums = Sums::default();
     sums.add(&report(1, "\"an event was processed again\""));
     assert!(sums.page(1, 1, Duration::ZERO).contains("**1 broken**"));
+}
+
+#[test]
+fn picture_is_cut_out_of_the_page_with_its_titles() {
+    let page = "<style>.a {}</style><svg><defs>D</defs></svg>\
+        <section class=\"cell\" id=\"a\"><h2>redis under pause</h2><svg class=\"lanes\" viewBox=\"0 0 1000 90\" role=\"img\">ONE</svg></section>\
+        <section class=\"cell\" id=\"b\"><h2>redis+fence under pause</h2><svg class=\"lanes\" viewBox=\"0 0 1000 80\">TWO</svg></section>";
+    let drawn = picture::of(page).unwrap();
+    assert!(drawn.contains("viewBox=\"0 0 1000 242\"") && drawn.contains("<defs>D</defs>"), "{drawn}");
+    assert!(drawn.contains(">redis under pause</text>") && drawn.contains(">ONE</svg>"), "{drawn}");
+    assert!(drawn.contains(">redis+fence under pause</text>") && drawn.contains(">TWO</svg>"), "{drawn}");
+    assert_eq!(picture::of("<style></style><defs></defs>"), None);
 }

@@ -3,6 +3,7 @@
 //! # Map of the code
 //! - `backend`: the two traits that a backend implements, and the data that crosses them
 //! - `locks`, `lock`, `lease`: what users hold, before and after the grant
+//! - `changes`: what becomes of locks while somebody watches
 //! - `logbook`: what holders leave for those to come: the last grants, and the last period that was done
 //! - `keeper`: when to renew and when a lease is lost, as a pure state machine; `deadline`: the arithmetic
 //! - `clock`, `poll`, `watch`, `lead`: time, timers and descriptors, the background thread, and time in virtual time
@@ -14,6 +15,7 @@ pub mod label;
 pub mod memory;
 
 mod backend;
+mod changes;
 mod clock;
 mod deadline;
 mod error;
@@ -38,6 +40,7 @@ pub use backend::{
     AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Mode, Reader, Renewal, Revoked,
     Status, Wait, Waiter,
 };
+pub use changes::{Change, ChangeKind, Watch};
 pub use clock::{Clock, Moment, Sleep, VirtualTime};
 pub use deadline::{Cadence, Deadline, default_grace};
 pub use error::{Error, ErrorKind, LossReason, Result};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Backend, Handover, LockState, Renewal, Revoked};
+use crate::changes::Watch;
 use crate::deadline::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keeper::passed_deadline;
@@ -77,6 +78,12 @@ impl Locks {
     /// Dropping it changes nothing.
     pub async fn list(&self, prefix: &str) -> Result<Vec<LockState>> {
         self.0.list(&NamePrefix::new(prefix)).await
+    }
+
+    /// Tells what becomes of the locks whose names begin with `prefix`, changing nothing. Nothing is asked of the store before the
+    /// first [`Watch::next`].
+    pub fn watch(&self, prefix: &str) -> Watch {
+        Watch::new(self.clone(), NamePrefix::new(prefix))
     }
 
     /// Takes the lease with `token` away from its holder by force.

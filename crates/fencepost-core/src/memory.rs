@@ -12,7 +12,9 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_channel::mpsc;
 use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, StreamExt};
 
 use crate::backend::{
     AcquireRequest, Backend, Claim, Descriptor, Grant, Handover, LockState, Mode, Reader, Renewal, Revoked,
@@ -45,6 +47,14 @@ pub const PROFILE: Profile = Profile::weakest("memory")
 pub struct MemoryBackend {
     clock: Clock,
     records: Arc<Mutex<BTreeMap<LockName, Record>>>,
+    onlookers: Arc<Mutex<Vec<Onlooker>>>,
+}
+
+/// Somebody who is told that locks may have changed. A channel of one place joins what is told at once.
+#[derive(Debug)]
+struct Onlooker {
+    prefix: NamePrefix,
+    signals: mpsc::Sender<()>,
 }
 
 /// All that is known of one lock.
@@ -86,17 +96,29 @@ struct Queued {
 impl MemoryBackend {
     /// A backend without any locks yet, whose leases run out by `clock`.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, records: Arc::default() }
+        Self { clock, ..Self::default() }
     }
 
     fn with<T>(&self, name: &LockName, look: impl FnOnce(&mut Record) -> T) -> T {
         look(lock(&self.records).entry(name.clone()).or_default())
     }
 
+    /// The same, where the lock may be another one afterwards.
+    fn change<T>(&self, name: &LockName, change: impl FnOnce(&mut Record) -> T) -> T {
+        let output = self.with(name, change);
+        let mut onlookers = lock(&self.onlookers);
+        onlookers.retain(|onlooker| !onlooker.signals.is_closed());
+        for onlooker in onlookers.iter_mut().filter(|onlooker| onlooker.prefix.matches(name)) {
+            // What is full tells it already.
+            let _ = onlooker.signals.try_send(());
+        }
+        output
+    }
+
     /// One look at the lock for a request: takes it, or says when to look again at the latest.
     fn step(&self, request: &AcquireRequest, waker: &Waker) -> Result<Taken> {
         let now = self.clock.now();
-        self.with(&request.name, |record| {
+        self.change(&request.name, |record| {
             record.settle(now);
             if record.is_free_for(request) {
                 return record.grant(request, now, self.clock.wall_micros()).map(Taken::Granted);
@@ -271,7 +293,7 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.backend.with(&self.request.name, |record| record.dequeue(self.request.holder));
+        self.backend.change(&self.request.name, |record| record.dequeue(self.request.holder));
     }
 }
 
@@ -326,7 +348,7 @@ impl Backend for MemoryBackend {
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
         let now = self.clock.now();
-        self.with(name, |record| {
+        self.change(name, |record| {
             record.settle(now);
             let Some(held) = record.held.iter_mut().find(|held| held.token == token) else {
                 return Ok(Revoked::NotCurrent);
@@ -351,7 +373,7 @@ impl Backend for MemoryBackend {
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         let now = self.clock.now();
-        let freed = self.with(&handover.lock, |record| {
+        let freed = self.change(&handover.lock, |record| {
             let ours = record.held.iter().any(|held| held.token == handover.token);
             ours && record.free(handover.holder, now)
         });
@@ -360,6 +382,12 @@ impl Backend for MemoryBackend {
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
         Ok(self.with(name, |record| record.logbook.clone()))
+    }
+
+    async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        let (signals, told) = mpsc::channel(0);
+        lock(&self.onlookers).push(Onlooker { prefix: prefix.clone(), signals });
+        Ok(Some(told.boxed()))
     }
 
     async fn examine(&self) -> Result<Examination> {
@@ -436,7 +464,7 @@ impl Claim for MemoryClaim {
     async fn release(self: Box<Self>) -> Result<()> {
         let holder = self.grant.holder;
         let freed =
-            self.backend.with(&self.grant.name, |record| record.free(holder, self.backend.clock.now()));
+            self.backend.change(&self.grant.name, |record| record.free(holder, self.backend.clock.now()));
         if freed { Ok(()) } else { Err(gone("release the lock")) }
     }
 }

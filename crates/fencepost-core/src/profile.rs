@@ -233,7 +233,7 @@ pub struct Profile {
     pub tie: Tie,
     /// How much of its ttl a lease has left for certain right after a renewal.
     pub assured: Assured,
-    /// Whether a lease can be taken away by force.
+    /// Whether a lease can be taken away by force; [`frees_when_revoked`](Self::frees_when_revoked) says when the lock is free then.
     pub revoke: bool,
     /// Whether the store keeps a lock taken after its release (hold-at-least).
     pub rest: bool,
@@ -285,6 +285,21 @@ impl Profile {
         let what = format!("a lease of {} {ends}, so no other process can have it", self.backend);
         Error::new(ErrorKind::Unsupported, "detach the lease", what)
             .hint("run the job under the lock: fencepost run LOCK -- COMMAND")
+    }
+
+    /// Whether a lease that is revoked is over at once, so that the lock is free for the next. Where the lock ends with the processes
+    /// of its holder it is not: the holder is told, and the lock is free when it has let go.
+    pub fn frees_when_revoked(&self) -> bool {
+        self.revoke && self.expiry != Expiry::WithProcess
+    }
+
+    /// What it means here to revoke a lease, in words.
+    pub fn describe_revoke(&self) -> &'static str {
+        match (self.revoke, self.frees_when_revoked()) {
+            (false, _) => "no",
+            (true, true) => "yes",
+            (true, false) => "yes; it is free when its holder has stopped",
+        }
     }
 
     /// Changes the expiry.

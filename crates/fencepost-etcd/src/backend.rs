@@ -9,6 +9,7 @@ use fencepost_core::{
     FencingToken, Handover, Lease, LockName, LockState, Loss, Moment, NamePrefix, Profile, Renewal, Result,
     Revoked, Scope, Timing, Tokens, Waiting,
 };
+use futures_util::stream::BoxStream;
 
 use crate::claim::{self, give_up, not_held};
 use crate::endpoint::Endpoint;
@@ -24,6 +25,7 @@ use crate::record::{Kept, Place, signed};
 use crate::requests::{all, created, delete, get, modified, put, range};
 use crate::server::{FOR_EVER, ONCE, Server};
 use crate::session::{self, Session};
+use crate::signals;
 use crate::stand::{Stand, text};
 
 /// What a cluster promises.
@@ -38,6 +40,7 @@ pub const PROFILE: Profile = Profile::weakest("etcd")
     .detachable()
     .revocable()
     .rests()
+    .shares()
     .keeps_logbook()
     .costs(2, 1, Connections::OnePerProcess);
 
@@ -69,15 +72,9 @@ impl EtcdBackend {
     /// Dropping it changes nothing.
     ///
     /// # Errors
-    /// `Lost` when the lease is not held any more.
+    /// `Lost` when the lease is not held any more; `Unsupported` for a lease that is shared, whose holder only reads.
     pub async fn proof(&self, lease: &Lease) -> Result<Proof> {
         proof::proof(&self.server, lease).await
-    }
-
-    /// The first place of a queue, if it has this token.
-    async fn holder(&self, name: &LockName, token: FencingToken) -> Result<Option<Place>> {
-        let places = look::queue(&self.server, name).await?;
-        Ok(places.into_iter().next().filter(|first| first.token() == Some(token)))
     }
 
     /// The place of a lease that was handed over, if it is held. One that rests was given back, and is nobody's any more.
@@ -86,7 +83,7 @@ impl EtcdBackend {
             let rests = place.record.as_ref().is_some_and(|record| record.rests_until.is_some());
             place.holder() == Some(handover.holder) && !rests
         };
-        Ok(self.holder(&handover.lock, handover.token).await?.filter(is_held))
+        Ok(look::holder(&self.server, &handover.lock, handover.token).await?.filter(is_held))
     }
 
     async fn take_away(&self, name: &LockName, place: &Place, reason: &str) -> Result<Revoked> {
@@ -160,7 +157,7 @@ impl Backend for EtcdBackend {
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
-        match self.holder(name, token).await? {
+        match look::holder(&self.server, name, token).await? {
             Some(place) => Box::pin(self.take_away(name, &place, reason)).await,
             None => Ok(Revoked::NotCurrent),
         }
@@ -204,6 +201,10 @@ impl Backend for EtcdBackend {
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
         logbook::read(&self.server, name).await
+    }
+
+    async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        signals::signals(&self.server, prefix).await.map(Some)
     }
 
     async fn examine(&self) -> Result<Examination> {

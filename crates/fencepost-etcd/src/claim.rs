@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    Claim, Descriptor, Error, Grant, Handover, HolderId, LockName, LossReason, Moment, Renewal, Result,
+    Claim, Descriptor, Error, ErrorKind, Grant, Handover, HolderId, LockName, LossReason, Mode, Moment,
+    Renewal, Result,
 };
 use futures_util::future::BoxFuture;
 
-use crate::crowd::Presence;
+use crate::crowd::{Presence, call_all};
 use crate::keys::Keys;
 use crate::logbook::Pen;
 use crate::members::Failed;
@@ -70,6 +71,10 @@ impl Claim for EtcdClaim {
     }
 
     async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
+        if self.stand.mode == Mode::Shared {
+            let what = "who shares the lock only reads";
+            return Err(Error::new(ErrorKind::Unsupported, "write the logbook", what));
+        }
         if Box::pin(self.logbook.write(&self.stand, self.session.id(), content)).await? {
             return Ok(());
         }
@@ -144,9 +149,16 @@ pub(crate) async fn give_up(
     Ok(left_to_it)
 }
 
-/// Leaves the queue. Who stands right behind in this process is told at once, by what the same transaction has seen.
+/// Leaves the queue. Who stands right behind in this process is told at once, by what the same transaction has seen; several
+/// readers look for themselves.
 async fn leave(server: &Server, stand: &Stand) -> Result<(bool, bool), Failed> {
-    let Some(next) = server.crowd().take_behind(stand) else { return stand.leave(FOR_EVER).await };
+    let mut behind = server.crowd().take_behind(stand);
+    let only = if behind.len() == 1 { behind.pop() } else { None };
+    let Some(next) = only else {
+        let left = stand.leave(FOR_EVER).await;
+        call_all(behind);
+        return left;
+    };
     let (was_there, is_late, seen) = stand.leave_to(&next.stand, FOR_EVER).await?;
     next.tell(seen);
     if was_there {
@@ -190,11 +202,10 @@ async fn until_gone(server: &Server, stand: &Stand) {
             loop {
                 match watch.next().await {
                     Some(Heard::Begun) => {}
-                    Some(Heard::Deleted) => return,
+                    Some(Heard::Changed) => return,
                     None => break,
                 }
             }
-            server.members().forget_login(&watch);
         }
         // What was missed meanwhile is seen by looking, also where the revision was compacted away.
         server.clock().sleep(WATCH_PAUSE + server.clock().jitter(WATCH_PAUSE)).await;

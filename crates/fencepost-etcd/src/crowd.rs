@@ -15,7 +15,7 @@ use crate::stand::{Seen, Stand};
 
 /// The places of this process.
 #[derive(Clone, Default)]
-pub(crate) struct Crowd(Arc<Mutex<HashMap<Id, Option<Behind>>>>);
+pub(crate) struct Crowd(Arc<Mutex<HashMap<Id, Vec<Behind>>>>);
 
 /// A key, and the revision that made it.
 type Id = (String, i64);
@@ -48,7 +48,7 @@ impl Crowd {
     /// Notes a place.
     pub(crate) fn enter(&self, stand: &Stand) -> Presence {
         let id = (stand.key.clone(), stand.created);
-        lock(&self.0).entry(id.clone()).or_insert(None);
+        lock(&self.0).entry(id.clone()).or_default();
         Presence { crowd: self.clone(), id }
     }
 
@@ -63,21 +63,22 @@ impl Crowd {
         let mut places = lock(&self.0);
         let Entry::Occupied(mut place) = places.entry((key.to_owned(), created)) else { return None };
         let (told, hears) = oneshot::channel();
-        place.insert(Some(Behind { stand: stand.clone(), told }));
+        let behind = place.get_mut();
+        behind.retain(|behind| !behind.told.is_canceled());
+        behind.push(Behind { stand: stand.clone(), told });
         Some(hears)
     }
 
-    /// Who stands behind a place and still waits. It must be told.
-    pub(crate) fn take_behind(&self, place: &Stand) -> Option<Behind> {
-        let behind = lock(&self.0).get_mut(&(place.key.clone(), place.created))?.take();
-        behind.filter(|behind| !behind.told.is_canceled())
+    /// Who stands behind a place and still waits: one, or several readers. They must be told.
+    pub(crate) fn take_behind(&self, place: &Stand) -> Vec<Behind> {
+        let mut places = lock(&self.0);
+        let behind = places.get_mut(&(place.key.clone(), place.created)).map(std::mem::take);
+        behind.unwrap_or_default().into_iter().filter(|behind| !behind.told.is_canceled()).collect()
     }
 
     /// Calls on whoever stands behind a place to look for itself.
     pub(crate) fn call(&self, place: &Stand) {
-        if let Some(behind) = self.take_behind(place) {
-            behind.tell(None);
-        }
+        call_all(self.take_behind(place));
     }
 }
 
@@ -90,9 +91,14 @@ impl Behind {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let behind = lock(&self.crowd.0).remove(&self.id).flatten();
-        if let Some(behind) = behind {
-            behind.tell(None);
-        }
+        let behind = lock(&self.crowd.0).remove(&self.id);
+        call_all(behind.unwrap_or_default());
+    }
+}
+
+/// Calls on each to look for itself.
+pub(crate) fn call_all(behind: Vec<Behind>) {
+    for behind in behind {
+        behind.tell(None);
     }
 }

@@ -6,7 +6,7 @@
 //! - `server`, `session`, `crowd`, `watch`: the leases that this process has, and who is told of what
 //! - `members`, `login`, `failure`: which member is asked, and what is tried when it fails
 //! - `connection`, `grpc`, `generated`: one connection, and what goes over it
-//! - `look`, `examine`: onlookers, and what the set-up of the members weakens
+//! - `look`, `signals`, `examine`: onlookers, and what the set-up of the members weakens
 //! - `logbook`: what holders leave beside the token
 //! - `proof`: what a transaction of the user's compares
 //! - `endpoint`: what a URL says; `bare`: what measurements compare with
@@ -31,6 +31,7 @@ mod record;
 mod requests;
 mod server;
 mod session;
+mod signals;
 mod stand;
 mod watch;
 

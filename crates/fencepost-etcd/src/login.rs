@@ -1,11 +1,12 @@
 //! The login at a cluster, which takes the server a tenth of a second: one for all that need it.
 //!
-//! Invariant: a token that a member has refused is not used again, and no secret is ever shown.
+//! Invariant: a token that a member has refused is not used again, and no secret is ever shown. A login ends by its own time,
+//! counted from when it began, and not by that of whoever asks: many who ask for a short while each see the same one end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{Clock, until};
+use fencepost_core::{Clock, Moment, until};
 use fencepost_net::Login;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -36,9 +37,17 @@ type Outcome = Result<Option<Token>, Failure>;
 
 enum State {
     Out,
-    LoggingIn(Joined<oneshot::Receiver<Outcome>>),
+    LoggingIn(Begun),
     /// Without a token where the server asks nobody for one.
     In(Option<Token>),
+}
+
+/// A login that is under way.
+#[derive(Clone)]
+struct Begun {
+    connection: Connection,
+    since: Moment,
+    outcome: Joined<oneshot::Receiver<Outcome>>,
 }
 
 impl LoggedIn {
@@ -47,25 +56,31 @@ impl LoggedIn {
         Self { login, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The token to send, after logging in on `connection` where that is due.
+    /// The token to send, after logging in on `connection` where that is due. Where a request may take no longer than `each`, a
+    /// login may take twice that, and a second at least.
     ///
     /// # Cancel safety
     /// Dropping it does not stop the login.
-    pub(crate) async fn token(&self, clock: &Clock, connection: &Connection) -> Outcome {
+    pub(crate) async fn token(&self, clock: &Clock, connection: &Connection, each: Duration) -> Outcome {
         let logging_in = {
             let mut state = lock(&self.state);
             match &*state {
                 State::In(token) => return Ok(token.clone()),
-                State::LoggingIn(outcome) => outcome.clone(),
-                State::Out => {
-                    let outcome = self.begin(clock, connection);
-                    *state = State::LoggingIn(outcome.clone());
-                    outcome
+                // One on the connection of a member that was given up ends with that.
+                State::LoggingIn(begun) if begun.connection.is(connection) => begun.clone(),
+                State::LoggingIn(_) | State::Out => {
+                    let begun = self.begin(clock, connection);
+                    *state = State::LoggingIn(begun.clone());
+                    begun
                 }
             }
         };
-        let unanswered = || Err(Failure::Unsent("the login has ended".to_owned()));
-        logging_in.await.unwrap_or_else(|_| unanswered())
+        let most = (each * 2).clamp(LOGIN_LEAST, LOGIN_MOST);
+        match until(clock, Some(logging_in.since.after(most)), logging_in.outcome).await {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(Failure::Unsent("the login has ended".to_owned())),
+            None => Err(lets_nobody_in(connection, most)),
+        }
     }
 
     /// Whether requests go without a token.
@@ -87,22 +102,32 @@ impl LoggedIn {
         }
     }
 
-    fn begin(&self, clock: &Clock, connection: &Connection) -> Joined<oneshot::Receiver<Outcome>> {
+    fn begin(&self, clock: &Clock, connection: &Connection) -> Begun {
         let (sender, outcome) = oneshot::channel();
+        let begun = Begun { connection: connection.clone(), since: clock.now(), outcome: outcome.shared() };
         let (clock, connection) = (clock.clone(), connection.clone());
         let (login, state) = (self.login.clone(), Arc::clone(&self.state));
         clock.clone().serve(async move {
             let give_up_at = Some(clock.now().after(LOGIN_MOST));
             let outcome = until(&clock, give_up_at, log_in(&login, &connection)).await;
-            let outcome = outcome.unwrap_or_else(|| {
-                Err(Failure::Unsent(format!("{} lets nobody in for {LOGIN_MOST:?}", connection.address())))
-            });
-            *lock(&state) = outcome.as_ref().map_or(State::Out, |token| State::In(token.clone()));
+            let outcome = outcome.unwrap_or_else(|| Err(lets_nobody_in(&connection, LOGIN_MOST)));
+            note(&mut lock(&state), &connection, &outcome);
             // Whoever asked may have gone.
             drop(sender.send(outcome));
         });
-        outcome.shared()
+        begun
     }
+}
+
+/// Takes over what a login has come to, unless another one was begun meanwhile.
+fn note(state: &mut State, connection: &Connection, outcome: &Outcome) {
+    if matches!(state, State::LoggingIn(begun) if begun.connection.is(connection)) {
+        *state = outcome.as_ref().map_or(State::Out, |token| State::In(token.clone()));
+    }
+}
+
+fn lets_nobody_in(connection: &Connection, most: Duration) -> Failure {
+    Failure::Unsent(format!("{} lets nobody in for {most:?}", connection.address()))
 }
 
 async fn log_in(login: &Login, connection: &Connection) -> Outcome {
@@ -119,5 +144,6 @@ async fn log_in(login: &Login, connection: &Connection) -> Outcome {
 
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
-/// How long a login may take.
+/// How long a login may take: it is slow on purpose, so that passwords cannot be tried.
+const LOGIN_LEAST: Duration = Duration::from_secs(1);
 const LOGIN_MOST: Duration = Duration::from_secs(3);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fencepost_core::{Error, LockName, LockState, NamePrefix, Result, Status, Waiter};
-use futures_util::StreamExt;
+use fencepost_core::{FencingToken, LockName, LockState, Mode, NamePrefix, Reader, Result, Status, Waiter};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::generated::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest};
 use crate::keys::{self, Keys};
@@ -31,17 +31,29 @@ pub(crate) async fn queue(server: &Server, name: &LockName) -> Result<Vec<Place>
     Ok(found.kvs.iter().filter_map(Place::read).collect())
 }
 
+/// The place of whoever holds the lock with this token.
+///
+/// # Cancel safety
+/// Dropping it changes nothing.
+pub(crate) async fn holder(server: &Server, name: &LockName, token: FencingToken) -> Result<Option<Place>> {
+    let mut places = queue(server, name).await?;
+    places.truncate(holders(&places));
+    Ok(places.into_iter().find(|place| place.token() == Some(token)))
+}
+
+/// How many of a queue hold the lock: a writer that is the first, or all readers before the first writer.
+fn holders(queue: &[Place]) -> usize {
+    let readers = queue.iter().take_while(|place| place.mode == Mode::Shared).count();
+    readers.max(queue.len().min(1))
+}
+
 /// The state of one lock.
 ///
 /// # Cancel safety
 /// Dropping it changes nothing.
 pub(crate) async fn one(server: &Server, name: &LockName) -> Result<LockState> {
     let places = queue(server, name).await?;
-    let mut state = state(name.clone(), &places, server.clock().wall_micros());
-    if let Some(first) = places.first().filter(|_| state.status == Status::Held) {
-        state.remaining = Some(remaining(server, first.lease).await?);
-    }
-    Ok(state)
+    state(server, name.clone(), places, server.clock().wall_micros()).await
 }
 
 /// The states of all locks that are not free.
@@ -60,15 +72,9 @@ pub(crate) async fn list(server: &Server, prefix: &NamePrefix) -> Result<Vec<Loc
     let wall = server.clock().wall_micros();
     let looked = queues.into_iter().map(|(name, mut queue)| async move {
         queue.sort_by_key(|place| place.created);
-        let mut state = state(name, &queue, wall);
-        if let Some(first) = queue.first().filter(|_| state.status == Status::Held) {
-            state.remaining = Some(remaining(server, first.lease).await?);
-        }
-        Ok::<_, Error>(state)
+        state(server, name, queue, wall).await
     });
-    let looked: Vec<Result<LockState>> =
-        futures_util::stream::iter(looked).buffered(AT_ONCE).collect::<Vec<_>>().await;
-    looked.into_iter().collect()
+    stream::iter(looked).buffered(AT_ONCE).try_collect().await
 }
 
 /// All places in all queues, as of one revision.
@@ -91,22 +97,43 @@ async fn places(server: &Server) -> Result<Vec<Place>> {
     }
 }
 
-fn state(name: LockName, places: &[Place], wall: u64) -> LockState {
+async fn state(server: &Server, name: LockName, mut queue: Vec<Place>, wall: u64) -> Result<LockState> {
     let mut state = LockState::free(name);
-    let Some((first, waiting)) = places.split_first() else { return state };
+    let waiting = queue.split_off(holders(&queue));
+    let Some(first) = queue.first() else { return Ok(state) };
+    let mode = first.mode;
     state.waiters = waiting.iter().map(waiter).collect();
-    state.token = first.token();
-    let Some(record) = &first.record else { return state };
-    if let Some(until) = record.rests_until {
+    if let Some(until) = first.record.as_ref().and_then(|record| record.rests_until) {
         state.status = Status::Resting;
+        state.token = first.token();
         state.remaining = Some(Duration::from_micros(until.saturating_sub(wall)));
-        return state;
+        return Ok(state);
     }
-    state.status = Status::Held;
-    state.holder = Some(record.holder);
-    state.label = Some(record.label.clone());
-    state.since_micros = Some(record.since);
-    state
+    let looked = stream::iter(queue.into_iter().map(|place| reader(server, place))).buffered(AT_ONCE);
+    let readers: Vec<Option<Reader>> = looked.try_collect().await?;
+    let mut readers: Vec<Reader> = readers.into_iter().flatten().collect();
+    readers.sort_by_key(|reader| reader.token);
+    if let Some(first) = readers.first() {
+        state.status = Status::Held;
+        state.holder = Some(first.holder);
+        state.label.clone_from(&first.label);
+        state.token = Some(first.token);
+        state.since_micros = first.since_micros;
+        state.remaining = first.remaining;
+    }
+    if mode == Mode::Shared {
+        state.readers = readers;
+    }
+    Ok(state)
+}
+
+/// Whoever has a place that holds the lock; `None` where what is written there cannot be read.
+async fn reader(server: &Server, place: Place) -> Result<Option<Reader>> {
+    let Some(token) = place.token() else { return Ok(None) };
+    let Some(record) = place.record else { return Ok(None) };
+    let remaining = Some(remaining(server, place.lease).await?);
+    let (label, since_micros) = (Some(record.label), Some(record.since));
+    Ok(Some(Reader { holder: record.holder, label, token, since_micros, remaining }))
 }
 
 fn waiter(place: &Place) -> Waiter {

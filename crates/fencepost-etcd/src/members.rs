@@ -20,7 +20,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Next, unavailable};
 use crate::lock;
 use crate::login::{LoggedIn, Token};
-use crate::watch::{Hub, Watch};
+use crate::watch::{Hub, Subject, Watch};
 
 /// A cluster. Clones are the same one.
 #[derive(Clone)]
@@ -132,14 +132,12 @@ impl Members {
             let mut attempt = Attempt::default();
             let round = u32::try_from(tries / self.count()).unwrap_or(u32::MAX);
             let each = patience.each * 2_u32.pow(round.min(MOST_DOUBLED));
-            let asking = self.ask(index, method, message(), &mut attempt);
-            let failure = match until(self.clock(), Some(self.clock().now().after(each)), asking).await {
-                Some(Ok(message)) => {
+            let failure = match self.ask(index, method, message(), each, &mut attempt).await {
+                Ok(message) => {
                     let sent = attempt.sent.unwrap_or(began);
                     return Ok(Answer { message, sent, is_late });
                 }
-                Some(Err(failure)) => failure,
-                None => attempt.unanswered(format!("{} has not answered for {each:?}", self.address(index))),
+                Err(failure) => failure,
             };
             is_late |= failure.is_doubtful();
             match failure.next() {
@@ -166,14 +164,21 @@ impl Members {
         index: usize,
         method: &'static str,
         message: Q,
+        most: Duration,
         attempt: &mut Attempt,
     ) -> Result<A, Failure> {
-        let connection = self.connection(index).await?;
+        let unanswered = || format!("{} has not answered for {most:?}", self.address(index));
+        let connecting = until(self.clock(), Some(self.clock().now().after(most)), self.connection(index));
+        let connection = connecting.await.unwrap_or_else(|| Err(Failure::Unsent(unanswered())))?;
         attempt.connection = Some(connection.clone());
-        attempt.token = self.0.login.token(self.clock(), &connection).await?;
-        attempt.sent = Some(self.clock().now());
+        // It takes as long as it takes, however short the time for a request is: it would never end otherwise.
+        attempt.token = self.0.login.token(self.clock(), &connection, most).await?;
+        let sent = self.clock().now();
+        attempt.sent = Some(sent);
         let token = attempt.token.as_ref().map(Token::text);
-        connection.ask(method, &message, token).await
+        let asking = connection.ask(method, &message, token);
+        let answer = until(self.clock(), Some(sent.after(most)), asking).await;
+        answer.unwrap_or_else(|| Err(Failure::Broken(unanswered())))
     }
 
     /// Asks one certain member, once.
@@ -187,12 +192,7 @@ impl Members {
         message: Q,
         most: Duration,
     ) -> Result<A, Failure> {
-        let mut attempt = Attempt::default();
-        let asking = self.ask(index, method, message, &mut attempt);
-        let outcome = until(self.clock(), Some(self.clock().now().after(most)), asking).await;
-        outcome.unwrap_or_else(|| {
-            Err(attempt.unanswered(format!("{} has not answered for {most:?}", self.address(index))))
-        })
+        self.ask(index, method, message, most, &mut Attempt::default()).await
     }
 
     /// Watches one key from `revision` on, or from now on with 0, for its end.
@@ -200,9 +200,18 @@ impl Members {
     /// # Cancel safety
     /// Dropping it ends the watch.
     pub(crate) async fn watch(&self, key: &[u8], revision: i64) -> Result<Watch, Failure> {
+        self.watch_for(Subject::Key { key: key.to_vec(), revision }).await
+    }
+
+    /// Watches.
+    ///
+    /// # Cancel safety
+    /// Dropping it ends the watch.
+    pub(crate) async fn watch_for(&self, subject: Subject) -> Result<Watch, Failure> {
         let index = self.0.current.load(Ordering::Acquire);
         let connection = self.connection(index).await?;
-        let token = self.0.login.token(self.clock(), &connection).await?;
+        self.forget_refused();
+        let token = self.0.login.token(self.clock(), &connection, Duration::ZERO).await?;
         let hub = {
             let mut current = lock(&self.0.hub);
             match current.as_ref().filter(|hub| hub.serves(&connection)) {
@@ -210,7 +219,15 @@ impl Members {
                 None => Arc::clone(current.insert(Hub::start(self.clock(), connection, token))),
             }
         };
-        Ok(hub.watch(key, revision))
+        Ok(hub.watch(subject))
+    }
+
+    /// Forgets a login that a watch was refused with.
+    fn forget_refused(&self) {
+        let refused = lock(&self.0.hub).take_if(|hub| hub.was_refused());
+        if let Some(hub) = refused {
+            self.0.login.forget(hub.token());
+        }
     }
 
     /// Whether requests go without a login, since there is none or the server asks for none.
@@ -225,12 +242,6 @@ impl Members {
         if let Slot::Up(connection) = slot {
             self.move_on(index, Some(&connection));
         }
-    }
-
-    /// Forgets a login that a watch was refused with.
-    pub(crate) fn forget_login(&self, watch: &Watch) {
-        self.0.login.forget(watch.token());
-        lock(&self.0.hub).take();
     }
 
     pub(crate) fn address(&self, index: usize) -> String {
@@ -303,15 +314,6 @@ struct Attempt {
     connection: Option<Connection>,
     token: Option<Token>,
     sent: Option<Moment>,
-}
-
-impl Attempt {
-    fn unanswered(&self, what: String) -> Failure {
-        match self.sent {
-            Some(_) => Failure::Broken(what),
-            None => Failure::Unsent(what),
-        }
-    }
 }
 
 /// How long connecting may take.

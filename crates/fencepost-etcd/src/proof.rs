@@ -1,6 +1,6 @@
 //! Writing to etcd under a lock of etcd: what a transaction compares so that only the present holder's is carried out.
 
-use fencepost_core::{Error, LossReason, Result};
+use fencepost_core::{Error, ErrorKind, LossReason, Mode, Result};
 
 use crate::look;
 use crate::record::Place;
@@ -24,10 +24,12 @@ pub struct Proof {
 /// The proof of a lease.
 pub(crate) async fn proof(server: &Server, lease: &fencepost_core::Lease) -> Result<Proof> {
     lease.check()?;
-    let first = look::queue(server, lease.lock()).await?.into_iter().next();
-    let is_ours =
-        |place: &Place| place.token() == Some(lease.token()) && place.holder() == Some(lease.holder());
-    match first.filter(is_ours) {
+    let found = look::holder(server, lease.lock(), lease.token()).await?;
+    match found.filter(|place| place.holder() == Some(lease.holder())) {
+        Some(Place { mode: Mode::Shared, .. }) => {
+            let what = "who shares the lock only reads, and others may hold it as well";
+            Err(Error::new(ErrorKind::Unsupported, "prove the lease", what).on(lease.lock()))
+        }
         Some(Place { key, created, .. }) => {
             Ok(Proof { key: String::from_utf8_lossy(&key).into_owned(), create_revision: created })
         }

@@ -1,7 +1,8 @@
 //! Acquiring a lock: entering the queue, waiting for one's turn, and leaving nothing behind.
 //!
-//! Whoever waits watches the key right before its own and no other, so a release wakes one. Invariant: a wait by itself never yields
-//! a lease. What it yields is confirmed by a majority, which sees the own key alive and first.
+//! Whoever waits watches the last key that it waits for and no other, so a release wakes one, or all readers that waited for a
+//! writer. Invariant: a wait by itself never yields
+//! a lease. What it yields is confirmed by a majority, which sees the own key alive and nobody before it: a reader no writer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -142,7 +143,14 @@ impl<'a> Attempt<'a> {
             let (name, label, holder) = (name.clone(), label.clone(), *holder);
             let record = Record { name, label, holder, since: wall, offset: 0, rests_until: None };
             self.is_in_doubt = true;
-            let entering = Stand::enter(self.server, &self.keys, record, lease, if_free, self.patience());
+            let entering = Stand::enter(
+                self.server,
+                &self.keys,
+                record,
+                (self.request.mode, lease),
+                if_free,
+                self.patience(),
+            );
             let Entered { entry, is_late } = match Box::pin(entering).await {
                 Ok(entered) => entered,
                 Err(failed) => {
@@ -246,13 +254,8 @@ impl<'a> Attempt<'a> {
             let end = self.give_up_at.map_or(renew_at, |at| at.min(renew_at));
             match until(self.clock(), Some(end), watching.next()).await {
                 Some(Some(Heard::Begun)) => {}
-                Some(Some(Heard::Deleted)) => {
-                    return self.look(stand).await;
-                }
-                Some(None) => {
-                    self.server.members().forget_login(watching);
-                    watch = None;
-                }
+                Some(Some(Heard::Changed)) => return self.look(stand).await,
+                Some(None) => watch = None,
                 None => {
                     self.may_wait()?;
                     seen = self.renew(stand).await?;

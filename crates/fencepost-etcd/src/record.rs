@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::{FencingToken, HolderId, LockName};
+use fencepost_core::{FencingToken, HolderId, LockName, Mode};
 use serde::{Deserialize, Serialize};
 
 use crate::generated::KeyValue;
@@ -34,6 +34,8 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) key: Vec<u8>,
+    /// Beside whom its holder holds the lock.
+    pub(crate) mode: Mode,
     pub(crate) created: i64,
     pub(crate) modified: i64,
     pub(crate) lease: i64,
@@ -44,11 +46,12 @@ pub(crate) struct Place {
 impl Place {
     /// `None` where a key is none of ours. What is not tied to a lease would never go away by itself, and no place of ours is so.
     pub(crate) fn read(found: &KeyValue) -> Option<Self> {
-        if found.lease == 0 || !keys::is_place(&found.key) {
+        if found.lease == 0 {
             return None;
         }
         Some(Self {
             key: found.key.clone(),
+            mode: keys::mode_of(&found.key)?,
             created: found.create_revision,
             modified: found.mod_revision,
             lease: found.lease,
@@ -61,7 +64,7 @@ impl Place {
         self.record.as_ref().map(|record| record.holder)
     }
 
-    /// The token of whoever has this place, once it is the first.
+    /// The token of whoever has this place, once it is its turn.
     pub(crate) fn token(&self) -> Option<FencingToken> {
         token(self.created, self.record.as_ref()?.offset)
     }

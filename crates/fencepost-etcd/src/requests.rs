@@ -38,6 +38,12 @@ pub(crate) fn unchanged_since(key: &str, revision: i64) -> Compare {
     Compare { result: CompareResult::Less.into(), ..modified(key, revision + 1) }
 }
 
+/// Whether no key that begins with `prefix` was made after that revision.
+pub(crate) fn none_newer(prefix: &str, revision: i64) -> Compare {
+    let target_union = Some(TargetUnion::CreateRevision(revision + 1));
+    Compare { result: CompareResult::Less.into(), target_union, ..is_empty(prefix) }
+}
+
 /// Whether a key is tied to that lease.
 pub(crate) fn tied(key: &str, lease: i64) -> Compare {
     Compare {

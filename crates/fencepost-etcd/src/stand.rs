@@ -1,17 +1,20 @@
 //! One's own place in a queue: entering, looking who is ahead, settling the token, and leaving.
 //!
-//! Invariant: a token is settled in a transaction that sees the place as the first of the queue, and is above every offset that
-//! was there then. Offsets never fall, so the next one is greater.
+//! Invariant: a token is settled in a transaction that sees nobody whom the place waits for, with an offset that is at least every
+//! one that was there then. Offsets never fall, so whoever waited for this one has a greater token.
+//!
+//! Readers settle theirs beside each other, a newer one perhaps before an older one. Where the offset was raised in between, the
+//! older one looks at the tokens of the newer ones, so that no two are the same.
 
-use fencepost_core::{FencingToken, Result};
+use fencepost_core::{FencingToken, Mode, Result};
 
 use crate::failure::unexpected;
 use crate::generated::{Compare, KeyValue, RangeRequest, RequestOp, TxnRequest};
 use crate::keys::Keys;
 use crate::members::{Failed, Patience};
-use crate::record::{Kept, Place, Record, token};
+use crate::record::{Kept, Place, Record, signed, token};
 use crate::requests::{
-    Done, all, created, delete, get, inner, is_empty, modified, newest_two, put, range, rewrite,
+    Done, all, created, delete, get, inner, is_empty, modified, newest_two, none_newer, put, range, rewrite,
 };
 use crate::server::Server;
 
@@ -20,10 +23,14 @@ use crate::server::Server;
 pub(crate) struct Stand {
     server: Server,
     keys: Keys,
+    /// Beside whom it holds the lock.
+    pub(crate) mode: Mode,
     pub(crate) key: String,
     pub(crate) created: i64,
     modified: i64,
-    /// A revision at which it was seen as the first, once its token is settled.
+    /// The offsets when it was made, where they were seen in that moment.
+    offsets: Option<[Kept; 2]>,
+    /// A revision at which it was its turn, once its token is settled.
     pub(crate) first_at: i64,
     pub(crate) record: Record,
 }
@@ -31,8 +38,9 @@ pub(crate) struct Stand {
 /// Who is ahead of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ahead {
+    /// Nobody whom it waits for.
     Nobody,
-    /// The last of those who came before.
+    /// The last of those who came before and whom it waits for.
     Somebody(Place),
     /// A foreign key, which says nothing.
     Unknown,
@@ -76,7 +84,7 @@ fn lag_most(server: &Server) -> i64 {
 const SETTLE_TRIES: usize = 20;
 
 impl Stand {
-    /// Enters the queue, or finds that it has been entered; where `if_free`, only if nobody is there.
+    /// Enters the queue, or finds that it has been entered; where `if_free`, only if nobody is there whom it would wait for.
     ///
     /// # Cancel safety
     /// A dropped call may still enter it, as long as the lease lives.
@@ -84,11 +92,11 @@ impl Stand {
         server: &Server,
         keys: &Keys,
         mut record: Record,
-        lease: i64,
+        (mode, lease): (Mode, i64),
         if_free: bool,
         patience: Patience,
     ) -> Result<Entered, Failed> {
-        let key = &*keys.place(lease);
+        let (key, ahead) = (&*keys.place(mode, lease), keys.ahead_of(mode));
         let known = server.known();
         let general = known.general.unwrap_or_default();
         let wall = wall(server);
@@ -97,15 +105,15 @@ impl Stand {
         let is_raised = known.general.is_some() && general.offset < needed - lag_most(server);
         record.offset = if is_raised { needed } else { general.offset };
         let mut compare = vec![created(key, 0)];
-        compare.extend(if_free.then(|| is_empty(&keys.queue())));
+        compare.extend(if_free.then(|| is_empty(&ahead)));
         let mut success = vec![put(key, record.to_json(), lease)];
-        success.extend(look(server, keys, newest_two(&keys.queue(), 0)));
+        success.extend(look(server, keys, newest_two(&ahead, 0)));
         if is_raised {
             // At the front: what is read behind it is what it has written.
             success.insert(1, raise(server, general, record.offset));
         }
-        let queue = RangeRequest { keys_only: true, ..all(&keys.queue()) };
-        let failure = [vec![get(key)], look(server, keys, queue)].concat();
+        let before = RangeRequest { keys_only: true, ..all(&ahead) };
+        let failure = [vec![get(key)], look(server, keys, before)].concat();
         let request = TxnRequest { compare, success, failure };
         let answer = match server.txn(&request, patience).await {
             Ok(answer) => answer,
@@ -114,7 +122,7 @@ impl Stand {
             }
             Err(failed) => return Err(failed),
         };
-        let entering = Entering { server, keys, key, record, wall };
+        let entering = Entering { server, keys, mode, key, record, wall };
         let entry = entering.read(&answer.message, usize::from(is_raised));
         Ok(Entered { entry, is_late: answer.is_late })
     }
@@ -122,8 +130,9 @@ impl Stand {
     /// The place that somebody else has left to us.
     pub(crate) fn found(server: &Server, keys: Keys, place: Place) -> Option<Self> {
         let key = String::from_utf8(place.key).ok()?;
-        let (created, modified, record) = (place.created, place.modified, place.record?);
-        Some(Self { server: server.clone(), keys, key, created, modified, first_at: created, record })
+        let Place { mode, created, modified, record, .. } = place;
+        let (server, offsets, first_at, record) = (server.clone(), None, created, record?);
+        Some(Self { server, keys, mode, key, created, modified, offsets, first_at, record })
     }
 
     /// Looks who is ahead, by the word of a majority; `None` where the place is gone.
@@ -131,7 +140,7 @@ impl Stand {
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub(crate) async fn look(&self, patience: Patience) -> Result<(Option<Seen>, u64), Failed> {
-        let success = look(&self.server, &self.keys, newest_two(&self.keys.queue(), self.created));
+        let success = self.looking();
         let request = TxnRequest { compare: vec![self.is_there()], success, failure: Vec::new() };
         let wall = wall(&self.server);
         let done = self.server.txn(&request, patience).await?.message;
@@ -166,13 +175,13 @@ impl Stand {
         let before = RangeRequest {
             keys_only: true,
             max_create_revision: self.created - 1,
-            ..all(&self.keys.queue())
+            ..all(&self.keys.ahead_of(self.mode))
         };
         let found = self.server.read(&before, patience).await?;
         Ok(last_of(&found.kvs))
     }
 
-    /// The token of this place, which is the first: where its offset is too small, another one is written first. `None` where the
+    /// The token of this place, whose turn it is: where its offset is too small, another one is written first. `None` where the
     /// place is gone.
     ///
     /// # Cancel safety
@@ -187,18 +196,24 @@ impl Stand {
             let [general, own] = seen.offsets;
             let least = general.offset.max(own.offset);
             let needed = seen.wall - self.created;
-            let is_raised = least < needed - lag_most(&self.server);
-            let offset = if is_raised { needed } else { least };
-            if self.record.offset == offset {
+            let is_lagging = least < needed - lag_most(&self.server);
+            let offset = if is_lagging { needed } else { least };
+            let beside = self.readers_beside(&seen, offset > least, patience).await?;
+            let offset = beside.offset_apart(self.created, offset);
+            let is_raised = offset > least;
+            if self.record.offset == offset && !is_raised {
                 return self.token().map(Some);
             }
             let mut record = self.record.clone();
             record.offset = offset;
-            let compare = vec![
+            let mut compare = vec![
                 self.is_there(),
                 modified(&self.server.offset_key(), general.modified),
                 modified(&self.keys.lifted(), own.modified),
             ];
+            // One that has come since would have a token by the lower offset, which may be this one's by the higher one.
+            let newest = beside.newest.filter(|_| is_raised);
+            compare.extend(newest.map(|newest| none_newer(&self.keys.readers(), newest)));
             let mut success = vec![rewrite(&self.key, record.to_json())];
             success.extend(is_raised.then(|| put(&self.server.offset_key(), text(offset), 0)));
             let request = TxnRequest { compare, success, failure: Vec::new() };
@@ -218,6 +233,20 @@ impl Stand {
             self.learn_own(patience).await?;
         }
         Err(unexpected("its offset is changed all the time").during("draw a fencing token"))
+    }
+
+    /// The readers whose tokens may be that of this one, which is a reader, too.
+    async fn readers_beside(&self, seen: &Seen, is_raised: bool, patience: Patience) -> Result<Beside> {
+        // As long as all have the same offset, the revisions that made them tell their tokens apart.
+        let have_all_the_same = self.offsets == Some(seen.offsets) && !is_raised;
+        if self.mode == Mode::Exclusive || have_all_the_same {
+            return Ok(Beside::default());
+        }
+        let found = self.server.read(&all(&self.keys.readers()), patience).await.map_err(Failed::error)?;
+        let newest = found.kvs.iter().map(|found| found.create_revision).max();
+        let places = found.kvs.iter().filter_map(Place::read);
+        let tokens = places.filter(|place| place.created > self.created).filter_map(|place| place.token());
+        Ok(Beside { newest, tokens: tokens.map(FencingToken::get).collect() })
     }
 
     /// What is written at the place: a request that was answered too late may have changed it.
@@ -265,7 +294,7 @@ impl Stand {
         next: &Self,
         patience: Patience,
     ) -> Result<(bool, bool, Option<Seen>), Failed> {
-        let looking = look(&self.server, &self.keys, newest_two(&self.keys.queue(), next.created));
+        let looking = next.looking();
         let request = TxnRequest {
             compare: vec![self.is_there(), next.is_there()],
             success: [vec![delete(&self.key)], looking].concat(),
@@ -300,8 +329,30 @@ impl Stand {
         Ok((answer.message.succeeded, answer.is_late))
     }
 
+    /// The parts that show who is ahead of it.
+    fn looking(&self) -> Vec<RequestOp> {
+        look(&self.server, &self.keys, newest_two(&self.keys.ahead_of(self.mode), self.created))
+    }
+
     fn is_there(&self) -> Compare {
         created(&self.key, self.created)
+    }
+}
+
+/// The readers that are newer than one of them.
+#[derive(Debug, Default)]
+struct Beside {
+    /// The revision that made the newest key among all readers.
+    newest: Option<i64>,
+    tokens: Vec<u64>,
+}
+
+impl Beside {
+    /// The least offset from this one on that makes a token which none of them has.
+    fn offset_apart(&self, created: i64, offset: i64) -> i64 {
+        let is_theirs = token(created, offset).is_some_and(|token| self.tokens.contains(&token.get()));
+        let greatest = self.tokens.iter().max().filter(|_| is_theirs);
+        greatest.map_or(offset, |greatest| signed(*greatest).saturating_add(1).saturating_sub(created))
     }
 }
 
@@ -309,6 +360,7 @@ impl Stand {
 struct Entering<'a> {
     server: &'a Server,
     keys: &'a Keys,
+    mode: Mode,
     key: &'a str,
     record: Record,
     wall: i64,
@@ -319,8 +371,8 @@ impl Entering<'_> {
     fn read(self, done: &Done, raised: usize) -> Entry {
         if done.succeeded {
             let seen = read(self.server, done, 1 + raised, self.wall, self.key);
-            let revision = done.header.revision;
-            return self.stands(revision, revision, seen);
+            let (revision, offsets) = (done.header.revision, Some(seen.offsets));
+            return self.stands(revision, revision, offsets, seen);
         }
         let mut seen = read(self.server, done, 1, self.wall, self.key);
         let queue: Vec<Place> = done.found(1).iter().filter_map(Place::read).collect();
@@ -337,13 +389,14 @@ impl Entering<'_> {
         seen.ahead = before.next_back().map_or(Ahead::Nobody, Ahead::Somebody);
         let (created, modified) = (own.create_revision, own.mod_revision);
         let record = written.unwrap_or_else(|| self.record.clone());
-        Self { record, ..self }.stands(created, modified, seen)
+        Self { record, ..self }.stands(created, modified, None, seen)
     }
 
-    fn stands(self, created: i64, modified: i64, seen: Seen) -> Entry {
-        let Self { server, keys, key, record, .. } = self;
-        let (server, keys, key) = (server.clone(), keys.clone(), key.to_owned());
-        Entry::In(Box::new((Stand { server, keys, key, created, modified, first_at: created, record }, seen)))
+    fn stands(self, created: i64, modified: i64, offsets: Option<[Kept; 2]>, seen: Seen) -> Entry {
+        let Self { server, keys, mode, key, record, .. } = self;
+        let (server, keys, key, first_at) = (server.clone(), keys.clone(), key.to_owned(), created);
+        let stand = Stand { server, keys, mode, key, created, modified, offsets, first_at, record };
+        Entry::In(Box::new((stand, seen)))
     }
 }
 
@@ -382,5 +435,5 @@ pub(crate) fn text(offset: i64) -> Vec<u8> {
 }
 
 fn wall(server: &Server) -> i64 {
-    crate::record::signed(server.clock().wall_micros())
+    signed(server.clock().wall_micros())
 }

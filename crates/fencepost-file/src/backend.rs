@@ -15,12 +15,13 @@ use fencepost_core::{
 };
 
 use crate::claim::FileClaim;
-use crate::directory::{Directory, Paths, failure};
+use crate::directory::{Directory, Paths, failure, remove};
 use crate::examine::{Purpose, examine};
 use crate::hold::Hold;
 use crate::logbook;
 use crate::queue;
 use crate::record::{CHANGE_LEAST, CHANGE_MOST, HolderLine, TokenRecord, exclusively};
+use crate::revocation;
 use crate::table::{LockTable, describe};
 
 /// What the file backend promises.
@@ -33,6 +34,7 @@ pub const PROFILE: Profile = Profile::weakest("file")
     .outlives_sessions()
     .rests()
     .keeps_logbook()
+    .revocable()
     .longest_ttl(None)
     .costs(0, 0, Connections::None);
 
@@ -120,6 +122,10 @@ impl FileBackend {
         };
         record.token = token.get();
         record.holder = request.holder.to_bytes();
+        if std::mem::take(&mut record.revoked) > 0 {
+            // Where it cannot be removed it harms nobody: it names a token that is over.
+            let _ = remove(&paths.revoke());
+        }
         record.rests_until = request.at_least.map_or(0, |at_least| wall.saturating_add(micros(at_least)));
         record.write(file)?;
         // A lost write of a token that equals the clock is repaired by the clock; any other must reach the disk.
@@ -163,6 +169,16 @@ impl FileBackend {
             state.remaining = Some(Duration::from_micros(rest));
         }
         Ok(state)
+    }
+
+    /// Whether the holder with this token has the lock, as far as an onlooker can tell.
+    fn is_held_with(&self, paths: &Paths, record: &TokenRecord, token: FencingToken) -> io::Result<bool> {
+        let line = HolderLine::read(&paths.lock).filter(|line| line.holder.to_bytes() == record.holder);
+        if line.is_none_or(|line| line.token != token) {
+            return Ok(false);
+        }
+        let table = LockTable::read(&self.directory).map_err(io::Error::other)?;
+        table.map_or(Ok(false), |table| table.is_held(paths).map_err(io::Error::other))
     }
 
     /// The names of all locks, by either of their files: a cleaner may have removed one.
@@ -268,11 +284,23 @@ impl Backend for FileBackend {
         Ok(states)
     }
 
-    async fn revoke(&self, name: &LockName, _: FencingToken, _: &str) -> Result<Revoked> {
-        let what = "a file lock ends with the processes that hold it";
-        Err(Error::new(ErrorKind::Unsupported, "revoke the lease", what)
-            .on(name)
-            .hint("end the holder's command"))
+    async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
+        let paths = self.directory.paths(name);
+        let Some(file) = Directory::open_present(&paths.token)? else { return Ok(Revoked::NotCurrent) };
+        let revoke = || {
+            let mut record = TokenRecord::read(&file)?;
+            // Nobody else is granted the lock meanwhile.
+            if !self.is_held_with(&paths, &record, token)? {
+                return Ok(Revoked::NotCurrent);
+            }
+            revocation::write(&self.directory, &paths, token, reason, |_| false)?;
+            record.revoked = token.get();
+            record.rests_until = 0;
+            record.write(&file)?;
+            Ok(Revoked::Done)
+        };
+        let revoked = exclusively(&file, &self.clock, self.limit(Wait::Forever), revoke).await;
+        revoked.map_err(|error| failure("revoke the lease", &paths.revoke(), error))
     }
 
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {

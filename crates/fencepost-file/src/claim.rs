@@ -1,24 +1,35 @@
-//! A live claim on a file lock: both descriptors, and a look now and then whether the files are still in place.
+//! A live claim on a file lock: both descriptors, and a look now and then whether the files are still in place, and whether somebody
+//! has taken the lease away.
 
+use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencepost_core::{Claim, Clock, Descriptor, Error, Grant, Handover, LossReason, Renewal, Result};
+use fencepost_core::{
+    Claim, Clock, Descriptor, Error, FencingToken, Grant, Handover, LossReason, Renewal, Result,
+};
 use futures_util::future::BoxFuture;
 
 use crate::directory::{Directory, Paths};
 use crate::hold::{FileId, Hold};
 use crate::logbook::Writing;
 use crate::record::CHANGE_MOST;
+use crate::{news, revocation};
 
 /// How often a holder looks whether its files are still in place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-fn replaced(path: &Path) -> Error {
-    Error::lost(LossReason::Replaced, format!("{} was replaced or removed", path.display()))
+/// Why a lease is not held any more, if it is not.
+fn how_lost(paths: &Paths, token_id: FileId, token: FencingToken) -> Option<Error> {
+    if !token_id.is_at(&paths.token) {
+        let what = format!("{} was replaced or removed", paths.token.display());
+        return Some(Error::lost(LossReason::Replaced, what));
+    }
+    revocation::of(paths, token)
 }
 
 /// A hold that was granted.
@@ -73,13 +84,26 @@ impl Claim for FileClaim {
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
-        let (path, clock) = (self.paths.token.clone(), self.clock.clone());
-        let ours = self.token_id;
+        let (directory, paths, clock) = (self.directory.clone(), self.paths.clone(), self.clock.clone());
+        let (ours, token) = (self.token_id, self.grant.token);
+        let look = move || how_lost(&paths, ours, token);
         Box::pin(async move {
-            while ours.is_at(&path) {
-                clock.sleep(LOOK_EVERY).await;
+            let news = news::listen(directory.path(), &clock);
+            loop {
+                let mut next = clock.sleep(LOOK_EVERY);
+                let seen = poll_fn(|context| {
+                    // Before the look: what comes in the midst of it is news for the next one.
+                    if let Some(news) = &news {
+                        news.wake(context);
+                    }
+                    let seen = look();
+                    let is_over = seen.is_some() || Pin::new(&mut next).poll(context).is_ready();
+                    if is_over { Poll::Ready(seen) } else { Poll::Pending }
+                });
+                if let Some(error) = seen.await {
+                    return error;
+                }
             }
-            replaced(&path)
         })
     }
 
@@ -100,6 +124,6 @@ impl Claim for FileClaim {
 
     async fn release(self: Box<Self>) -> Result<()> {
         // Closing is the release. An explicit unlock would free the lock for every duplicate, a guardian's too.
-        if self.token_id.is_at(&self.paths.token) { Ok(()) } else { Err(replaced(&self.paths.token)) }
+        how_lost(&self.paths, self.token_id, self.grant.token).map_or(Ok(()), Err)
     }
 }

@@ -60,6 +60,11 @@ impl Paths {
     pub(crate) fn logbook(&self) -> PathBuf {
         self.lock.with_extension("logbook")
     }
+
+    /// Whose leases are taken away, and why.
+    pub(crate) fn revoke(&self) -> PathBuf {
+        self.lock.with_extension("revoke")
+    }
 }
 
 impl Directory {
@@ -111,16 +116,23 @@ impl Directory {
     pub(crate) fn open(&self, path: &Path) -> Result<File> {
         loop {
             // Without O_CREAT first: in a sticky shared directory the kernel refuses O_CREAT on another user's file.
-            match options().open(path) {
-                Ok(file) => return regular(file, path),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failure("open the lock's file", path, error)),
+            if let Some(file) = Self::open_present(path)? {
+                return Ok(file);
             }
             match options().create_new(true).mode(0o600).open(path) {
                 Ok(file) => return self.share(file, path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failure("make the lock's file", path, error)),
             }
+        }
+    }
+
+    /// Opens a file for reading and writing, if it is there.
+    pub(crate) fn open_present(path: &Path) -> Result<Option<File>> {
+        match options().open(path) {
+            Ok(file) => regular(file, path).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failure("open the lock's file", path, error)),
         }
     }
 

@@ -5,7 +5,8 @@
 //! - `directory`: which directory, who may use it, opening what is in it
 //! - `hold`: the two kernel locks that make one hold; `queue`: waiting for them on a thread
 //! - `record`: the token record and the line that names the holder; `table`: the kernel's table of locks
-//! - `logbook`: what holders leave for those to come
+//! - `logbook`: what holders leave for those to come; `revocation`: whose leases are taken away
+//! - `news`: what the kernel tells of a directory
 //! - `examine`: what the directory shows of itself
 //! - `fence`: a fence in a directory; `publish`, `copy`: results of jobs behind it
 
@@ -17,9 +18,11 @@ mod examine;
 mod fence;
 mod hold;
 mod logbook;
+mod news;
 mod publish;
 mod queue;
 mod record;
+mod revocation;
 mod table;
 
 pub use backend::{FileBackend, PROFILE};

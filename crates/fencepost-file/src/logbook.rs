@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::directory::{Directory, Paths, failure};
 use crate::hold::FileId;
 use crate::record::{TokenRecord, exclusively, open_carefully};
+use crate::revocation;
 
 const WRITE: &str = "write the logbook";
 
@@ -67,9 +68,12 @@ impl Writing {
         };
         let replace = || {
             // Nobody else is granted the lock meanwhile.
-            if TokenRecord::read(&record)?.holder != self.grant.holder.to_bytes()
-                || !self.token_id.is_at(&self.paths.token)
-            {
+            let present = TokenRecord::read(&record)?;
+            if present.revoked == self.grant.token.get() {
+                let revoked = revocation::of(&self.paths, self.grant.token);
+                return Ok(Err(revoked.unwrap_or_else(|| gone(&self.paths.token)).during(WRITE)));
+            }
+            if present.holder != self.grant.holder.to_bytes() || !self.token_id.is_at(&self.paths.token) {
                 return Ok(Err(gone(&self.paths.token)));
             }
             let path = self.paths.logbook();

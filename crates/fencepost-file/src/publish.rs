@@ -20,7 +20,7 @@ use crate::fence::FileFence;
 const PUBLISH: &str = "publish the result";
 
 /// Endings of files that fencepost keeps in a directory itself.
-const OWN_ENDINGS: &[&str] = &["mark", "new", "fence", "lock", "tok", "logbook"];
+const OWN_ENDINGS: &[&str] = &["mark", "new", "fence", "lock", "tok", "logbook", "revoke"];
 
 impl FileFence {
     /// Makes a copy of `path`, a file or a directory, the current result of the lock: from then on the lock's canonical name in the

@@ -26,6 +26,8 @@ pub(crate) struct TokenRecord {
     pub(crate) holder: [u8; 16],
     /// Until when the lock stays taken, in microseconds since 1970.
     pub(crate) rests_until: u64,
+    /// The token of a lease that was taken away, where there is a file that says so; else zero.
+    pub(crate) revoked: u64,
 }
 
 impl TokenRecord {
@@ -75,6 +77,7 @@ impl TokenRecord {
         slot[16..24].copy_from_slice(&self.token.to_le_bytes());
         slot[24..40].copy_from_slice(&self.holder);
         slot[40..48].copy_from_slice(&self.rests_until.to_le_bytes());
+        slot[48..56].copy_from_slice(&self.revoked.to_le_bytes());
         let checksum = crc32c::crc32c(&slot[8..]);
         slot[4..8].copy_from_slice(&checksum.to_le_bytes());
         slot
@@ -92,6 +95,7 @@ impl TokenRecord {
             token: number(16)?,
             holder: slot[24..40].try_into().ok()?,
             rests_until: number(40)?,
+            revoked: number(48)?,
         })
     }
 }
@@ -207,7 +211,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn record(token: u64) -> TokenRecord {
-        TokenRecord { generation: 0, token, holder: [7; 16], rests_until: 9 }
+        TokenRecord { generation: 0, token, holder: [7; 16], rests_until: 9, revoked: 0 }
     }
 
     #[test]

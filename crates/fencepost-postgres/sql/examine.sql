@@ -34,7 +34,8 @@ select
                 (7, 'lock', 'select'), (8, 'lock', 'insert'), (9, 'lock', 'update'),
                 (10, 'revocation', 'select'), (11, 'revocation', 'insert'), (12, 'revocation', 'update'),
                 (13, 'waiter', 'select'), (14, 'waiter', 'insert'), (15, 'waiter', 'update'), (16, 'waiter', 'delete'),
-                (17, 'logbook', 'select'), (18, 'logbook', 'insert'), (19, 'logbook', 'update')
+                (17, 'logbook', 'select'), (18, 'logbook', 'insert'), (19, 'logbook', 'update'),
+                (20, 'reader', 'select'), (21, 'reader', 'insert'), (22, 'reader', 'update'), (23, 'reader', 'delete')
             ) as needed (place, called, privilege)
                 join pg_catalog.pg_namespace n on n.nspname = 'fencepost'
                 left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = needed.called

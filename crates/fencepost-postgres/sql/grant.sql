@@ -2,4 +2,4 @@
 grant usage on schema fencepost to ROLE;
 grant select, update on fencepost.installation to ROLE;
 grant select, insert, update on fencepost.incarnation, fencepost.lock, fencepost.revocation, fencepost.logbook to ROLE;
-grant select, insert, update, delete on fencepost.waiter to ROLE;
+grant select, insert, update, delete on fencepost.waiter, fencepost.reader to ROLE;

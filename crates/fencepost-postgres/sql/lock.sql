@@ -1,7 +1,10 @@
 -- Locks: what they are kept in, and the functions that grant them.
 --
--- Keys of advisory locks: (1717923427, id) is the lock with that id, (1717923428, id) the door in front of it. Whoever
--- writes a row of fencepost.lock stands in its door, or else row locks and advisory locks could form a cycle.
+-- Keys of advisory locks: (1717923427, id) is the lock with that id, shared by those who only read; (1717923428, id) the door in
+-- front of it, where one session stands at a time. Whoever takes the lock stands in the door, up to the commit, so that the next
+-- one need not wait for the row besides. Who waits there stays from one statement to the next, so that nobody who comes later
+-- passes by, and readers who come and go keep no writer waiting for ever.
+-- Who writes a row without standing in the door waits for no lock while it has that row, or else the two could form a cycle.
 -- The session's search_path is pg_catalog; no function here relies on it. What is assigned costs plpgsql less than what is
 -- performed, which is a query of its own.
 
@@ -42,6 +45,16 @@ create unlogged table if not exists fencepost.waiter (
     since timestamptz not null
 );
 
+-- Those who share a lock. Rows of sessions that do not hold it mean nothing.
+create unlogged table if not exists fencepost.reader (
+    id int not null,
+    pid int not null,
+    token bigint not null,
+    since bigint not null,
+    who text not null,
+    primary key (id, pid)
+);
+
 -- Why leases were taken away, the last one of each lock.
 create table if not exists fencepost.revocation (
     id int primary key,
@@ -74,6 +87,7 @@ begin
             where c.oid = 'fencepost.lock'::regclass and a.privilege_type = 'UPDATE' and a.grantee <> c.relowner
         loop
             execute 'grant select, insert, update on fencepost.logbook to ' || grantee;
+            execute 'grant select, insert, update, delete on fencepost.reader to ' || grantee;
         end loop;
     end if;
 end $$;
@@ -121,21 +135,28 @@ begin
     return found_id;
 end $$;
 
--- Gives back what this session has of one lock: after an error it may have been granted all the same.
-create or replace function fencepost.let_go(_id int) returns void language sql as $$
+-- Gives back what this session has of one lock beyond its transaction, but for the door where `_keeps_door` says so: after an error
+-- it may have been granted all the same.
+create or replace function fencepost.give_up(_id int, _keeps_door boolean) returns void language sql as $$
     with held as materialized (
-        select classid::bigint::int as class
+        select classid::bigint::int as class, mode
         from pg_catalog.pg_locks
         where locktype = 'advisory' and objsubid = 2 and granted
             and database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
-            and classid in (1717923427, 1717923428) and objid = _id and pid = pg_catalog.pg_backend_pid()
+            and (classid = 1717923427 or (classid = 1717923428 and not _keeps_door))
+            and objid = _id and pid = pg_catalog.pg_backend_pid()
     )
-    select pg_catalog.pg_advisory_unlock(class, _id) from held
+    select case mode
+        when 'ShareLock' then pg_catalog.pg_advisory_unlock_shared(class, _id)
+        else pg_catalog.pg_advisory_unlock(class, _id)
+    end
+    from held
 $$;
 
 -- Takes the lock if it is free and nobody stands in its door; where `_waits` says so, waits for it, at most three times the
--- session's lock_timeout: for the door, the row, and the lock. The token; below -2 the token of a grant that was waited for, as -2 - token; null if it is taken, or that time is
--- over; -1 if the row is not that lock's; -2 if it rests. `_who` is `ttl_ms holder label`.
+-- session's lock_timeout: for the door, the row, and the lock. `_has_door` says that the session stands in the door already. The
+-- token; below -3 the token of a grant that was waited for, as -3 - token; null if it is taken, or that time is over; -3 if so and
+-- the session stands in the door from now on; -1 if the row is not that lock's; -2 if it rests. `_who` is `ttl_ms holder label`.
 --
 -- Who waits writes its token in the door, while the holder still works; nobody sees it before the commit, which comes with the
 -- grant. Order of tokens = order of the door = order of grants. Atomic: the row is written under both locks, or before the
@@ -144,25 +165,25 @@ $$;
 -- A session that waits may be idle for `_waiting_idle` only, since its client may be stopped, and would be granted the lock; one
 -- that need not wait for `_holding_idle`, where that is to be changed.
 create or replace function fencepost.acquire(
-    _id int, _name text, _who text, _rest_ms bigint, _waits boolean, _waiting_idle text, _holding_idle text
+    _id int, _name text, _who text, _rest_ms bigint, _has_door boolean, _waits boolean,
+    _waiting_idle text, _holding_idle text
 ) returns bigint language plpgsql as $$
 declare
     drawn bigint;
     micros bigint;
-    has_waited boolean := false;
+    has_waited boolean := _has_door;
     is_done boolean;
     idle text;
 begin
-    if not pg_catalog.pg_try_advisory_lock(1717923428, _id) then
+    if not (_has_door or pg_catalog.pg_try_advisory_xact_lock(1717923428, _id)) then
         if not _waits then
             return null;
         end if;
         has_waited := true;
         idle := pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
         begin
-            perform pg_catalog.pg_advisory_lock(1717923428, _id);
+            perform pg_catalog.pg_advisory_xact_lock(1717923428, _id);
         exception when lock_not_available then
-            perform fencepost.let_go(_id);
             return null;
         end;
     end if;
@@ -179,7 +200,6 @@ begin
             is_done := pg_catalog.pg_advisory_unlock(1717923427, _id);
         end if;
     elsif not _waits then
-        is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
         return null;
     else
         if not has_waited then
@@ -198,8 +218,11 @@ begin
                 perform pg_catalog.pg_advisory_lock(1717923427, _id);
             end if;
         exception when lock_not_available then
-            perform fencepost.let_go(_id);
-            return null;
+            perform fencepost.give_up(_id, true);
+            if not _has_door then
+                perform pg_catalog.pg_advisory_lock(1717923428, _id);
+            end if;
+            return -3;
         end;
         if _rest_ms > 0 and drawn is not null then
             update fencepost.lock l
@@ -207,17 +230,87 @@ begin
             where l.id = _id;
         end if;
     end if;
-    is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
+    if _has_door then
+        is_done := pg_catalog.pg_advisory_unlock(1717923428, _id);
+    end if;
     if drawn is null then
         return case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
     end if;
     if has_waited then
-        return -2 - drawn;
+        return -3 - drawn;
     end if;
     if _holding_idle is not null then
         idle := pg_catalog.set_config('idle_session_timeout', _holding_idle, false);
     end if;
     return drawn;
+end $$;
+
+-- Takes the lock beside others who share it, and answers as fencepost.acquire() does. Each draws a token of its own, so that the
+-- next one who has it alone has a greater one than all of them; the row goes on telling of the last one who had it alone.
+create or replace function fencepost.share(
+    _id int, _name text, _who text, _has_door boolean, _waits boolean, _waiting_idle text, _holding_idle text
+) returns bigint language plpgsql as $$
+declare
+    drawn bigint;
+    micros bigint;
+    has_waited boolean := _has_door;
+begin
+    if not (_has_door or pg_catalog.pg_try_advisory_xact_lock(1717923428, _id)) then
+        if not _waits then
+            return null;
+        end if;
+        has_waited := true;
+        perform pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
+        begin
+            perform pg_catalog.pg_advisory_xact_lock(1717923428, _id);
+        exception when lock_not_available then
+            return null;
+        end;
+    end if;
+    if not pg_catalog.pg_try_advisory_lock_shared(1717923427, _id) then
+        if not _waits then
+            return null;
+        end if;
+        has_waited := true;
+        perform pg_catalog.set_config('idle_session_timeout', _waiting_idle, false);
+        begin
+            perform pg_catalog.pg_advisory_lock_shared(1717923427, _id);
+        exception when lock_not_available then
+            perform fencepost.give_up(_id, true);
+            if not _has_door then
+                perform pg_catalog.pg_advisory_lock(1717923428, _id);
+            end if;
+            return -3;
+        end;
+    end if;
+    micros := (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint;
+    update fencepost.lock l set token = greatest(l.token + 1, micros)
+    where l.id = _id and l.name = _name and (l.rest_until is null or l.rest_until <= pg_catalog.clock_timestamp())
+    returning l.token into drawn;
+    if _has_door then
+        perform pg_catalog.pg_advisory_unlock(1717923428, _id);
+    end if;
+    if drawn is null then
+        perform pg_catalog.pg_advisory_unlock_shared(1717923427, _id);
+        return case when exists (select from fencepost.lock l where l.id = _id and l.name = _name) then -2 else -1 end;
+    end if;
+    insert into fencepost.reader as r (id, pid, token, since, who)
+    values (_id, pg_catalog.pg_backend_pid(), drawn, micros, _who)
+    on conflict (id, pid) do update set token = excluded.token, since = excluded.since, who = excluded.who;
+    if has_waited then
+        return -3 - drawn;
+    end if;
+    if _holding_idle is not null then
+        perform pg_catalog.set_config('idle_session_timeout', _holding_idle, false);
+    end if;
+    return drawn;
+end $$;
+
+-- Gives back a lock that the session shares. Whether it did.
+create or replace function fencepost.stop_sharing(_id int) returns boolean language plpgsql as $$
+begin
+    delete from fencepost.reader r where r.id = _id and r.pid = pg_catalog.pg_backend_pid();
+    return pg_catalog.pg_advisory_unlock_shared(1717923427, _id);
 end $$;
 
 -- How long the lock still rests, in milliseconds.
@@ -236,40 +329,45 @@ create or replace function fencepost.held_by(_id int) returns int language sql a
         and classid = 1717923427 and objid = _id and pid = pg_catalog.pg_backend_pid()
 $$;
 
--- Makes the next token at least _below + 1. False when the door was taken for the session's lock_timeout.
+-- Makes the next token at least _below + 1. False when somebody who waits had the row for the session's lock_timeout.
 create or replace function fencepost.lift(_id int, _below bigint) returns boolean language plpgsql as $$
 begin
-    begin
-        perform pg_catalog.pg_advisory_lock(1717923428, _id);
-    exception when lock_not_available then
-        perform fencepost.let_go(_id);
-        return false;
-    end;
     update fencepost.lock l set token = _below where l.id = _id and l.token < _below;
-    perform pg_catalog.pg_advisory_unlock(1717923428, _id);
     return true;
+exception when lock_not_available then
+    return false;
 end $$;
 
--- The server's process that holds the lock, if its grant has this token, and this holder where one is named, else null.
-create or replace function fencepost.holder_of(_id int, _token bigint, _holder text) returns int language sql as $$
-    select k.pid
-    from pg_catalog.pg_locks k join fencepost.lock l on l.id = _id
-    where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
-        and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
-        and k.classid = 1717923427 and k.objid = _id
-        and l.pid = k.pid and l.held = _token
-        and (_holder is null or pg_catalog.split_part(l.who, ' ', 2) = _holder)
-$$;
-
--- Whether the lock has had its holder for a while. One that is not settled may be a session whose client is gone and that has
--- not noticed yet.
-create or replace function fencepost.is_settled(_id int) returns boolean language sql as $$
-    select exists (
-        select from pg_catalog.pg_locks k join fencepost.lock l on l.id = _id
+-- The sessions that hold the lock, and their grants: of one that has it alone by the lock's row, of those who share it by theirs.
+create or replace function fencepost.grants_of(_id int)
+returns table (pid int, token bigint, since bigint, who text) language sql as $$
+    with held as materialized (
+        select k.pid, k.mode
+        from pg_catalog.pg_locks k
         where k.locktype = 'advisory' and k.objsubid = 2 and k.granted
             and k.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
             and k.classid = 1717923427 and k.objid = _id
-            and l.pid = k.pid
-            and l.since / 1e6 < pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) - 0.1
+    )
+    select h.pid, l.held, l.since, l.who
+    from held h join fencepost.lock l on l.id = _id and l.pid = h.pid
+    where h.mode = 'ExclusiveLock'
+    union all
+    select h.pid, r.token, r.since, r.who
+    from held h join fencepost.reader r on r.id = _id and r.pid = h.pid
+    where h.mode = 'ShareLock'
+$$;
+
+-- The server's process that holds the lock by the grant with this token, and of this holder where one is named, else null.
+create or replace function fencepost.holder_of(_id int, _token bigint, _holder text) returns int language sql as $$
+    select g.pid from fencepost.grants_of(_id) g
+    where g.token = _token and (_holder is null or pg_catalog.split_part(g.who, ' ', 2) = _holder)
+$$;
+
+-- Whether the lock has had a holder for a while. One that is not settled may be a session whose client is gone and that has
+-- not noticed yet.
+create or replace function fencepost.is_settled(_id int) returns boolean language sql as $$
+    select exists (
+        select from fencepost.grants_of(_id) g
+        where g.since / 1e6 < pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) - 0.1
     )
 $$;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{
-    Claim, Descriptor, Error, ErrorKind, Grant, Handover, LossReason, Renewal, Result, until,
+    Claim, Descriptor, Error, ErrorKind, Grant, Handover, LossReason, Mode, Renewal, Result, until,
 };
 use futures_util::future::BoxFuture;
 
@@ -25,15 +25,16 @@ pub(crate) struct PostgresClaim {
     server: Server,
     session: Arc<Session>,
     id: i32,
+    mode: Mode,
     grant: Grant,
     is_released: bool,
 }
 
 impl PostgresClaim {
     /// It takes over the use of the session from whoever asked.
-    pub(crate) fn new(server: Server, session: Arc<Session>, id: i32, grant: Grant) -> Self {
+    pub(crate) fn new(server: Server, session: Arc<Session>, id: i32, mode: Mode, grant: Grant) -> Self {
         server.note_holder(grant.holder, &grant.name, &session);
-        Self { server, session, id, grant, is_released: false }
+        Self { server, session, id, mode, grant, is_released: false }
     }
 }
 
@@ -111,7 +112,7 @@ impl Claim for PostgresClaim {
     async fn release(mut self: Box<Self>) -> Result<()> {
         self.is_released = true;
         self.server.forget_holder(self.grant.holder);
-        let released = self.session.release(self.id).await;
+        let released = self.session.release(self.id, self.mode).await;
         match released {
             Ok(true) => {
                 self.server.keep(Arc::clone(&self.session));
@@ -143,10 +144,11 @@ impl Drop for PostgresClaim {
             return;
         }
         // Others of its set are still held on the session.
-        let (server, session, id) = (self.server.clone(), Arc::clone(&self.session), self.id);
+        let (server, session) = (self.server.clone(), Arc::clone(&self.session));
+        let (id, mode) = (self.id, self.mode);
         self.server.clock().spawn(async move {
             let give_up_at = Some(server.clock().now().after(GIVE_BACK_MOST));
-            match until(server.clock(), give_up_at, session.release(id)).await {
+            match until(server.clock(), give_up_at, session.release(id, mode)).await {
                 Some(Ok(true)) => server.keep(session),
                 _ => session.close(),
             }

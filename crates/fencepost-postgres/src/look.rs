@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fencepost_core::{FencingToken, HolderId, LockName, LockState, NamePrefix, Result, Status, Waiter};
+use fencepost_core::{
+    FencingToken, HolderId, LockName, LockState, NamePrefix, Reader, Result, Status, Waiter,
+};
 use tokio_postgres::Row;
 
 use crate::schema::missing_rights;
@@ -43,14 +45,25 @@ pub(crate) async fn look(session: &Session, wanted: Wanted<'_>) -> Result<Vec<Lo
 /// What is seen of one lock.
 struct Seen {
     name: LockName,
+    /// The last grant to somebody who had it alone; it is told of where nobody holds it.
     last: Option<Grant>,
     rests: Duration,
-    /// The server's process that holds it, and how long its session has been idle.
-    holding: Option<(i32, Option<Duration>)>,
+    /// One who holds it alone, or all who share it.
+    holding: Vec<Holding>,
     waiters: Vec<Waiter>,
 }
 
-/// What the row of a lock says of its last grant.
+/// A session that holds a lock.
+struct Holding {
+    shares: bool,
+    /// How long it has been idle.
+    idle: Option<Duration>,
+    /// What is written of its grant, where something is.
+    grant: Option<Grant>,
+}
+
+/// What is written of a grant.
+#[derive(Clone)]
 struct Grant {
     pid: i32,
     token: Option<FencingToken>,
@@ -84,11 +97,15 @@ fn read(rows: &[Row]) -> Vec<Seen> {
             name: name.clone(),
             last: Grant::read(row),
             rests: millis(row.get("rests")).unwrap_or_default(),
-            holding: None,
+            holding: Vec::new(),
             waiters: Vec::new(),
         });
         match (row.get::<_, Option<i32>>("pid"), row.get::<_, Option<bool>>("holds")) {
-            (Some(pid), Some(true)) => seen.holding = Some((pid, millis(row.get("idle_ms")))),
+            (Some(pid), Some(true)) => seen.holding.push(Holding {
+                shares: row.get::<_, Option<bool>>("shares") == Some(true),
+                idle: millis(row.get("idle_ms")),
+                grant: Grant::read(row).filter(|grant| grant.pid == pid),
+            }),
             (Some(_), _) => seen.waiters.push(waiter(row)),
             (None, _) => {}
         }
@@ -108,30 +125,42 @@ fn millis(ms: Option<i64>) -> Option<Duration> {
     ms.map(|ms| Duration::from_millis(ms.max(0).unsigned_abs()))
 }
 
-impl Seen {
-    /// Whether the row and the lock table speak of one grant.
-    fn is_settled(&self) -> bool {
-        match (&self.holding, &self.last) {
-            (Some((pid, _)), Some(last)) => last.pid == *pid,
-            (Some(_), None) => false,
-            (None, _) => true,
-        }
+impl Holding {
+    /// How long until it ends if nothing is done. Only a session that is ended when it is idle runs out.
+    fn remaining(&self) -> Option<Duration> {
+        let ttl = self.grant.as_ref().map(|grant| grant.ttl).filter(|ttl| !ttl.is_zero());
+        Some(ttl?.saturating_sub(self.idle?))
     }
 
-    fn state(self) -> LockState {
-        let is_settled = self.is_settled();
+    fn reader(&self) -> Option<Reader> {
+        let Grant { token, holder, label, since_micros, .. } = self.grant.clone()?;
+        let remaining = self.remaining();
+        Some(Reader { holder: holder?, label: Some(label), token: token?, since_micros, remaining })
+    }
+}
+
+impl Seen {
+    /// Whether what is written and the lock table speak of the same grants.
+    fn is_settled(&self) -> bool {
+        self.holding.iter().all(|holding| holding.grant.is_some())
+    }
+
+    fn state(mut self) -> LockState {
         let mut state = LockState::free(self.name);
         state.waiters = self.waiters;
-        if let Some((_, idle)) = self.holding {
+        self.holding.sort_by_key(|holding| holding.grant.as_ref().map(|grant| grant.token));
+        if self.holding.iter().any(|holding| holding.shares) {
+            state.readers = self.holding.iter().filter_map(Holding::reader).collect();
+        }
+        if !self.holding.is_empty() {
             state.status = Status::Held;
-            if let Some(last) = self.last.filter(|_| is_settled) {
-                state.token = last.token;
-                state.holder = last.holder;
-                state.label = Some(last.label);
-                state.since_micros = last.since_micros;
-                // Only a session that is ended when it is idle runs out.
-                state.remaining =
-                    idle.filter(|_| !last.ttl.is_zero()).map(|idle| last.ttl.saturating_sub(idle));
+            if let Some(first) = self.holding.iter().find(|holding| holding.grant.is_some()) {
+                let grant = first.grant.as_ref();
+                state.remaining = first.remaining();
+                state.token = grant.and_then(|grant| grant.token);
+                state.holder = grant.and_then(|grant| grant.holder);
+                state.label = grant.map(|grant| grant.label.clone());
+                state.since_micros = grant.and_then(|grant| grant.since_micros);
             }
         } else if !self.rests.is_zero() {
             state.status = Status::Resting;

@@ -77,7 +77,7 @@ struct Attempt<'a> {
     under_way: Option<UnderWay>,
 }
 
-/// A request that has been sent and not answered.
+/// A session with a request that has been sent and not answered, or in the door of the lock.
 struct UnderWay {
     session: Arc<Session>,
     id: i32,
@@ -162,12 +162,19 @@ impl<'a> Attempt<'a> {
             let is_over = give_up_at.is_some_and(|at| self.clock().now() >= at)
                 || (self.request.wait == Wait::No && tries > 0);
             if is_over && self.standing.is_some() {
-                if let Some(session) = kept {
-                    self.server.keep(session);
+                match kept {
+                    Some(session) if self.has_door(&session) => self.end_request().await,
+                    Some(session) => self.server.keep(session),
+                    None => {}
                 }
                 return Err(self.out_of_time());
             }
         }
+    }
+
+    /// Whether the session stands in the door of the lock.
+    fn has_door(&self, session: &Arc<Session>) -> bool {
+        self.under_way.as_ref().is_some_and(|it| Arc::ptr_eq(&it.session, session))
     }
 
     /// Asks the server once. `kept` is the session to ask on, and afterwards the one that can be asked on again.
@@ -202,7 +209,7 @@ impl<'a> Attempt<'a> {
                 *kept = Some(session);
                 return Ok(Step::Again);
             }
-            Answer::Busy => {}
+            Answer::Busy | Answer::InDoor => {}
             Answer::UnknownRow => {
                 self.server.forget_id(&self.request.name);
                 *kept = Some(session);
@@ -258,6 +265,8 @@ impl<'a> Attempt<'a> {
             name: self.request.name.as_str().to_owned(),
             who: self.who.clone(),
             rest_ms: i64::try_from(rest).unwrap_or(i64::MAX),
+            mode: self.request.mode,
+            has_door: self.has_door(session),
         };
         self.under_way = Some(UnderWay { session: Arc::clone(session), id });
         let sent = self.clock().now();
@@ -272,7 +281,7 @@ impl<'a> Attempt<'a> {
         let answer = until(self.clock(), Some(end), asking).await;
         match answer {
             Some(Ok(answer)) => {
-                if !matches!(answer, Answer::Granted(_)) {
+                if !matches!(answer, Answer::Granted(_) | Answer::InDoor) {
                     self.under_way = None;
                 }
                 Ok((answer, sent))
@@ -335,7 +344,7 @@ impl<'a> Attempt<'a> {
         }
         let ttl = Some(session.ttl().min(whole_millis(*ttl)));
         let grant = Grant { name: name.clone(), holder: *holder, token, ttl, counted_from, slack: None };
-        Ok(PostgresClaim::new(self.server.clone(), session, id, grant))
+        Ok(PostgresClaim::new(self.server.clone(), session, id, self.request.mode, grant))
     }
 
     /// Waits until the server grants again, where there is so much time.

@@ -7,11 +7,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
-use futures_util::future::{join, join4, try_join_all};
+use fencepost_core::{Clock, Error, ErrorKind, Mode, Moment, Result, until};
+use futures_util::future::{join, join4};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Host, Options};
@@ -19,6 +19,7 @@ use crate::failure::{failure, is, unavailable, unexpected};
 use crate::pooler;
 use crate::schema::{self, missing_rights};
 use crate::settings::{self, Terms};
+use crate::statements::Statements;
 
 /// How long a server that has let us in may take to set a session up, which once includes making the schema.
 const SET_UP_MOST: Duration = Duration::from_secs(5);
@@ -44,22 +45,13 @@ pub(crate) struct Session {
     is_registered: AtomicBool,
 }
 
-/// The statements of a session, prepared once.
-#[derive(Debug)]
-struct Statements {
-    lock_id: Statement,
-    acquire: Statement,
-    release: Statement,
-    let_go: Statement,
-    held_by: Statement,
-    limit: Statement,
-}
-
 /// What a server answers to a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted(i64),
     Busy,
+    /// It is taken, and the session stands in its door from now on.
+    InDoor,
     Rests,
     UnknownRow,
 }
@@ -72,6 +64,9 @@ pub(crate) struct Request {
     /// `ttl_ms holder label`.
     pub(crate) who: String,
     pub(crate) rest_ms: i64,
+    pub(crate) mode: Mode,
+    /// Whether the session stands in the lock's door already.
+    pub(crate) has_door: bool,
 }
 
 impl Session {
@@ -128,7 +123,7 @@ impl Session {
         // Also without a quarantine of its own: the longest lease counts in that of the others.
         let asking = ready_at(clock, client, options.max_ttl);
         // All is sent at once.
-        let forgetting = client.batch_execute(FORGET_OLD_WAITERS);
+        let forgetting = client.batch_execute(FORGET_OLD_SESSIONS);
         let wait_most =
             format!("set lock_timeout = {}", terms.lock_timeout(facts.deadlock_timeout).as_millis());
         let limiting = client.batch_execute(&wait_most);
@@ -257,13 +252,23 @@ impl Session {
         let (waiting, holding) = (idle(true), self.is_limited.load(Ordering::Relaxed).then(|| idle(false)));
         // Until it has answered otherwise.
         self.is_limited.fetch_or(waits, Ordering::Relaxed);
-        let Request { id, name, who, rest_ms } = request;
-        let asked: &[&(dyn ToSql + Sync)] = &[id, name, who, rest_ms, &waits, &waiting, &holding];
-        let row = match self.client().query_one(&self.statements.acquire, asked).await {
+        let Request { id, name, who, rest_ms, mode, has_door } = request;
+        let client = self.client();
+        let answer = match mode {
+            Mode::Exclusive => {
+                let asked: &[&(dyn ToSql + Sync)] =
+                    &[id, name, who, rest_ms, has_door, &waits, &waiting, &holding];
+                client.query_one(&self.statements.acquire, asked).await
+            }
+            Mode::Shared => {
+                let asked: &[&(dyn ToSql + Sync)] = &[id, name, who, has_door, &waits, &waiting, &holding];
+                client.query_one(&self.statements.share, asked).await
+            }
+        };
+        let row = match answer {
             // The commit of whoever was granted it before takes a while, and keeps its row.
             Err(error) if is(&error, &SqlState::LOCK_NOT_AVAILABLE) => {
-                let gone = self.client().query(&self.statements.let_go, &[id]).await;
-                return gone.map(|_| Answer::Busy).map_err(|error| failure(&error));
+                return self.give_up(*id).await.map(|()| Answer::Busy);
             }
             row => row.map_err(|error| missing_rights(&error))?,
         };
@@ -275,9 +280,10 @@ impl Session {
             None => Ok(Answer::Busy),
             Some(-1) => Ok(Answer::UnknownRow),
             Some(-2) => Ok(Answer::Rests),
+            Some(-3) => Ok(Answer::InDoor),
             Some(waited) if waited < 0 => {
                 self.is_limited.store(true, Ordering::Relaxed);
-                Ok(Answer::Granted(-2 - waited))
+                Ok(Answer::Granted(-3 - waited))
             }
             Some(token) if token > 0 => {
                 self.is_limited.store(false, Ordering::Relaxed);
@@ -335,8 +341,12 @@ impl Session {
     ///
     /// # Cancel safety
     /// A dropped call may or may not have given it back.
-    pub(crate) async fn release(&self, id: i32) -> Result<bool> {
-        let row = self.client().query_one(&self.statements.release, &[&id]).await;
+    pub(crate) async fn release(&self, id: i32, mode: Mode) -> Result<bool> {
+        let statement = match mode {
+            Mode::Exclusive => &self.statements.release,
+            Mode::Shared => &self.statements.stop_sharing,
+        };
+        let row = self.client().query_one(statement, &[&id]).await;
         row.map(|row| row.get(0)).map_err(|error| failure(&error))
     }
 
@@ -346,7 +356,12 @@ impl Session {
     /// After a dropped call the session is not to be used again.
     pub(crate) async fn let_go(&self, id: i32) -> Result<()> {
         self.connection.cancel().await?;
-        let gone = self.client().query(&self.statements.let_go, &[&id]).await;
+        self.give_up(id).await
+    }
+
+    /// Gives back what the session has of the lock, and its place in the door.
+    async fn give_up(&self, id: i32) -> Result<()> {
+        let gone = self.client().query(&self.statements.give_up, &[&id]).await;
         gone.map(drop).map_err(|error| failure(&error))
     }
 
@@ -371,32 +386,10 @@ const REGISTER: &str = "insert into fencepost.waiter (pid, holder, label, since)
 const UNREGISTER: &str = "delete from fencepost.waiter where pid = pg_catalog.pg_backend_pid()";
 
 /// What sessions that are gone have left, and one with the same number.
-const FORGET_OLD_WAITERS: &str = "delete from fencepost.waiter w where pid = pg_catalog.pg_backend_pid()
-    or not exists (select from pg_catalog.pg_stat_activity a where a.pid = w.pid)";
-
-impl Statements {
-    async fn prepare(client: &Client) -> Result<Self> {
-        let request =
-            &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT8, Type::BOOL, Type::TEXT, Type::TEXT][..];
-        let id = &[Type::INT4][..];
-        let prepared = try_join_all([
-            client.prepare_typed("select fencepost.lock_id($1)", &[Type::TEXT]),
-            client.prepare_typed("select fencepost.acquire($1, $2, $3, $4, $5, $6, $7)", request),
-            client.prepare_typed("select pg_catalog.pg_advisory_unlock(1717923427, $1)", id),
-            client.prepare_typed("select fencepost.let_go($1)", id),
-            client.prepare_typed("select fencepost.held_by($1)", id),
-            client.prepare_typed(
-                "select pg_catalog.set_config('idle_session_timeout', $1, false)",
-                &[Type::TEXT],
-            ),
-        ]);
-        let prepared = prepared.await.map_err(|error| missing_rights(&error))?;
-        let [lock_id, acquire, release, let_go, held_by, limit] = prepared
-            .try_into()
-            .map_err(|_| unexpected("it prepared other statements than it was asked for"))?;
-        Ok(Self { lock_id, acquire, release, let_go, held_by, limit })
-    }
-}
+const FORGET_OLD_SESSIONS: &str = "delete from fencepost.waiter w where pid = pg_catalog.pg_backend_pid()
+    or not exists (select from pg_catalog.pg_stat_activity a where a.pid = w.pid);
+    delete from fencepost.reader r where pid = pg_catalog.pg_backend_pid()
+    or not exists (select from pg_catalog.pg_stat_activity a where a.pid = r.pid)";
 
 /// From when on the server grants; `None` where it does already.
 async fn ready_at(clock: &Clock, client: &Client, max_ttl: Duration) -> Result<Option<Moment>> {

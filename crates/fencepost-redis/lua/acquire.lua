@@ -7,12 +7,15 @@
 -- (out of memory) leaves at most a token that nobody has. Tokens never pass through Lua's numbers: those are doubles.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local refusal, held_with = enter(time, now)
+local refusal, held_with, shared = enter(time, now)
 if refusal then
   return refusal
 end
 if held_with then
   redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')
+  if shared then
+    add_reader(KEYS[2], shared, ARGV[3], reader(KEYS[2], ARGV[3], now), now, ARGV[4])
+  end
   return {'OK', held_with, now}
 end
 
@@ -36,5 +39,9 @@ else
   redis.call('PERSIST', KEYS[3])
   token = redis.call('HGET', KEYS[3], 't')
 end
-write_record(time, now, token, true)
+if ARGV[11] == 'shared' then
+  write_reader(time, now, token, shared)
+else
+  write_record(time, now, token, true)
+end
 return {'OK', token, now}

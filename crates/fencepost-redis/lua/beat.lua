@@ -5,7 +5,7 @@
 -- Result: of each waiter: 'turn' when the lock is reserved for it, 'gone' when it is not in the queue, or else the
 --         milliseconds until the lock is free if nothing is done where it is the first in the queue, and -1 elsewhere
 --
--- Atomic because a script is. It also hands on a lock whose holder or whose reservation has run out.
+-- Atomic because a script is. It also hands on a lock whose holder or whose reservation has run out, or the last of its readers.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local alive_until = string.format('%.0f', now + ARGV[1])
@@ -19,8 +19,13 @@ for waiter = 1, #ARGV - 1 do
     redis.call('PEXPIRE', queue, ARGV[1] * 2)
     redis.call('PEXPIRE', waiters, ARGV[1] * 2)
   end
-  local held = redis.call('GET', lock) or hand_over(lock, queue, waiters, now)
-  if held and string.match(held, '^1|(%x*)||resv|') == holder then
+  local held = redis.call('GET', lock)
+  if not held then
+    held = hand_over(lock, queue, waiters, now)
+  elseif is_shared(held) then
+    held = settle(lock, held, queue, waiters, now)
+  end
+  if held and (string.match(held, '^1|(%x*)||resv|') == holder or is_shared(held) and reader(lock, holder, now)) then
     result[waiter] = 'turn'
   elseif not entry then
     result[waiter] = 'gone'

@@ -13,8 +13,13 @@ redis.call('ZREM', KEYS[2], ARGV[3])
 redis.call('HDEL', KEYS[3], ARGV[3])
 local held = redis.call('GET', KEYS[1])
 local holder = held and string.match(held, '^1|(%x*)|')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if holder and (holder == ARGV[1] or holder == ARGV[3]) then
-  local time = redis.call('TIME')
-  hand_over(KEYS[1], KEYS[2], KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000))
+  hand_over(KEYS[1], KEYS[2], KEYS[3], now)
+elseif is_shared(held) then
+  -- It may have been one of them, or have kept others from coming in.
+  remove_reader(KEYS[1], ARGV[1])
+  settle(KEYS[1], held, KEYS[2], KEYS[3], now)
 end
 return 1

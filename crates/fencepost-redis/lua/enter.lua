@@ -4,9 +4,11 @@
 -- ARGV: 1 the incarnation record that this connection has learned, 2 from when on it grants (ms), 3 holder, 4 ttl (ms),
 --       5 how long to keep the lock at least (ms, 0 for not), 6 the process, 7 the owner (name and label),
 --       8 how long a waiter is believed to live without a sign (ms; 0: do not join the queue), 9 its place, if it had one,
---       10 the waiter: who stands in the queue and whom the lock is reserved for, whichever holder ids its attempts have
+--       10 the waiter: who stands in the queue and whom the lock is reserved for, whichever holder ids its attempts have,
+--       11 'shared' or 'alone' (one server only): beside whom it wants the lock
 -- time, now: the server's time as TIME says it, and in milliseconds.
--- Result: a refusal, or nothing; then the token that the holder has the lock with already, if it does.
+-- Result: a refusal, or nothing; then the token that the holder has the lock with already, if it does; then the lock's record where
+--         others share it.
 --         A refusal is {'BUSY', ms until it is free if nothing is done, place, rank, now ms, 1 where a holder has it whose token
 --         is not written yet or else 0}, {'QUARANTINE', ms left}, {'FORGOT'} or {'CANCELLED'}.
 
@@ -46,6 +48,19 @@ local function enter(time, now)
       return
     end
   end
+  if is_shared(held) then
+    held = settle(KEYS[2], held, KEYS[4], KEYS[5], now)
+    if not held then
+      return
+    end
+    local record = is_shared(held) and reader(KEYS[2], ARGV[10], now)
+    if record then
+      return nil, string.match(record, '^1|%x*|(%d+)|'), held
+    end
+    if is_shared(held) and ARGV[11] == 'shared' and redis.call('EXISTS', KEYS[4]) == 0 then
+      return nil, nil, held
+    end
+  end
   local holder, token, state = string.match(held, '^1|(%x*)|(%d*)|(%a+)|')
   if holder == ARGV[3] and state == 'held' then
     return nil, token
@@ -70,7 +85,8 @@ local function enter(time, now)
     end
     since = since or time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
     local alive_until = string.format('%.0f', now + ARGV[8])
-    redis.call('HSET', KEYS[5], ARGV[10], alive_until .. '|' .. ARGV[6] .. '|' .. since .. '|' .. ARGV[7])
+    local of_it = ARGV[6] .. '|' .. since .. '|' .. (ARGV[11] or 'alone') .. '|' .. ARGV[7]
+    redis.call('HSET', KEYS[5], ARGV[10], alive_until .. '|' .. of_it)
     redis.call('PEXPIRE', KEYS[4], ARGV[8] * 2)
     redis.call('PEXPIRE', KEYS[5], ARGV[8] * 2)
     rank = redis.call('ZRANK', KEYS[4], ARGV[10])
@@ -79,7 +95,7 @@ local function enter(time, now)
   return {'BUSY', redis.call('PTTL', KEYS[2]), tostring(place), rank, now, is_attempt}
 end
 
--- Writes the lock's record, with an expiry by the same command: the ttl, or, where the holder is certain, the time for which it is
+-- Writes the record of a holder who has the lock alone, with an expiry by the same command: the ttl, or, where the holder is certain, the time for which it is
 -- to be kept if that is longer.
 local function write_record(time, now, token, is_certain)
   local keep, rest = tonumber(ARGV[4]), '0'
@@ -90,4 +106,16 @@ local function write_record(time, now, token, is_certain)
   local since = time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
   local owner = '|held|' .. since .. '|' .. rest .. '|' .. ARGV[6] .. '|' .. ARGV[7]
   redis.call('SET', KEYS[2], '1|' .. ARGV[3] .. '|' .. token .. owner, 'PX', string.format('%.0f', keep))
+end
+
+-- Writes the record of one who shares the lock with others, if there are some, and that of the lock, which lasts as long as the last of
+-- them has it.
+local function write_reader(time, now, token, shared)
+  local since = time[1] .. string.rep('0', 6 - #time[2]) .. time[2]
+  local of_it = since .. '|0|' .. ARGV[6] .. '|' .. ARGV[7]
+  local record = '1|' .. ARGV[3] .. '|' .. token .. '|held|' .. of_it
+  -- Its reservation may last longer than its lease.
+  remove_reader(KEYS[2], ARGV[3])
+  local last = add_reader(KEYS[2], shared, ARGV[3], record, now, ARGV[4])
+  redis.call('SET', KEYS[2], '1||' .. token .. '|read|' .. of_it, 'PXAT', last)
 end

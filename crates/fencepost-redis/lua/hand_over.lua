@@ -2,33 +2,100 @@
 -- scripts that need it.
 --
 -- lock, queue, waiters: the keys. now: the server's time in milliseconds. CLAIM_MS: how long a reservation lasts.
--- Result: the record of the reservation, or false when the lock is free. Waiters are told on the channels fencepost:p:<process>.
+-- Result: the record of the lock, or false when it is free. Waiters are told on the channels fencepost:p:<process>.
 --
 -- A waiter whose process does not listen any more is passed over at once, because PUBLISH says that nobody received it. One
 -- that is stopped is counted as a receiver: its reservation ends by itself, and the one behind it has been told to look then.
 -- Either way it leaves the queue. If it lives after all it comes back, and remembers its place.
+
+-- The first two who wait: for each its id, until when it is believed to live, its process, and its mode.
+local function first_waiters(queue, waiters)
+  local heads = redis.call('ZRANGE', queue, 0, 1)
+  if not heads[1] then
+    return
+  end
+  local entries = redis.call('HMGET', waiters, heads[1], heads[2] or '')
+  local seen = {}
+  for index, head in ipairs(heads) do
+    local alive_until, process, mode = string.match(entries[index] or '', '^(%d+)|([^|]*)|%d+|(%a+)|')
+    seen[index] = {id = head, alive_until = tonumber(alive_until or 0), process = process or '', mode = mode}
+  end
+  return seen[1], seen[2]
+end
+
+local function leave_queue(queue, waiters, waiter)
+  redis.call('ZREM', queue, waiter)
+  redis.call('HDEL', waiters, waiter)
+end
+
+-- A process that is stopped is so with all its waiters.
+local function tell_next(told, next)
+  if next and next.process ~= told and next.process ~= '' then
+    redis.call('PUBLISH', 'fencepost:p:' .. next.process, 'next ' .. next.id)
+  end
+end
+
+-- Reserves a lock that readers share, or that is free, for those who stand in front and share it too; they come in together, up to
+-- the first who wants it alone. `held` is the lock's record.
+local function admit(lock, held, queue, waiters, now)
+  local told
+  while true do
+    local head, next = first_waiters(queue, waiters)
+    if not head then
+      return held
+    end
+    if head.mode ~= 'shared' and head.alive_until >= now and
+        redis.call('PUBSUB', 'NUMSUB', 'fencepost:p:' .. head.process)[2] > 0 then
+      if told then
+        tell_next(told, head)
+      end
+      return held
+    end
+    leave_queue(queue, waiters, head.id)
+    if head.mode == 'shared' and head.alive_until >= now and
+        redis.call('PUBLISH', 'fencepost:p:' .. head.process, 'turn ' .. head.id) > 0 then
+      local last = add_reader(lock, held, head.id, '1|' .. head.id .. '||resv|', now, CLAIM_MS)
+      if is_shared(held) then
+        redis.call('PEXPIREAT', lock, last)
+      else
+        held = '1|||read|'
+        redis.call('SET', lock, held, 'PXAT', last)
+      end
+      told = head.process
+    end
+  end
+end
+
 local function hand_over(lock, queue, waiters, now)
   while true do
-    local heads = redis.call('ZRANGE', queue, 0, 1)
-    if not heads[1] then
+    local head, next = first_waiters(queue, waiters)
+    if not head then
       redis.call('DEL', lock)
       return false
     end
-    local entries = redis.call('HMGET', waiters, heads[1], heads[2] or '')
-    redis.call('ZREM', queue, heads[1])
-    redis.call('HDEL', waiters, heads[1])
-    local alive_until, process = string.match(entries[1] or '', '^(%d+)|([^|]*)|')
-    if alive_until and tonumber(alive_until) >= now then
-      local record = '1|' .. heads[1] .. '||resv|'
-      if redis.call('PUBLISH', 'fencepost:p:' .. process, 'turn ' .. heads[1]) > 0 then
+    if head.mode == 'shared' and head.alive_until >= now then
+      local held = admit(lock, false, queue, waiters, now)
+      if held then
+        return held
+      end
+    else
+      leave_queue(queue, waiters, head.id)
+      if head.alive_until >= now and
+          redis.call('PUBLISH', 'fencepost:p:' .. head.process, 'turn ' .. head.id) > 0 then
+        local record = '1|' .. head.id .. '||resv|'
         redis.call('SET', lock, record, 'PX', CLAIM_MS)
-        -- A process that is stopped is so with all its waiters.
-        local next_process = string.match(entries[2] or '', '^%d+|([^|]*)|')
-        if next_process and next_process ~= process then
-          redis.call('PUBLISH', 'fencepost:p:' .. next_process, 'next ' .. heads[2])
-        end
+        tell_next(head.process, next)
         return record
       end
     end
   end
+end
+
+-- What becomes of a lock that is shared, when one of those who share it may be gone or one who waits for it is; its record.
+local function settle(lock, held, queue, waiters, now)
+  if purge(lock, now) == 0 then
+    return hand_over(lock, queue, waiters, now)
+  end
+  redis.call('PEXPIREAT', lock, end_of_readers(lock))
+  return admit(lock, held, queue, waiters, now)
 end

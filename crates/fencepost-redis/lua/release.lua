@@ -9,10 +9,22 @@
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[4], '', 'PX', ARGV[2])
 end
-local held = redis.call('GET', KEYS[1])
+local held = redis.call('GET', KEYS[1]) or nil
 local beginning = ARGV[1]
 if held and ARGV[4] and string.sub(held, 1, #ARGV[4]) == ARGV[4] then
   beginning = ARGV[4]
+end
+if is_shared(held) then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local holder = string.match(beginning, '^1|(%x*)|')
+  local record = reader(KEYS[1], holder, now)
+  if not record or string.sub(record, 1, #beginning) ~= beginning then
+    return 0
+  end
+  remove_reader(KEYS[1], holder)
+  settle(KEYS[1], held, KEYS[2], KEYS[3], now)
+  return 1
 end
 if not held or string.sub(held, 1, #beginning) ~= beginning then
   return 0

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Backend, BackendUrl, Claim, Clock, Connections, Error, ErrorKind, Examination, Expiry,
-    FencingToken, Handover, LockName, LockState, Loss, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
-    Status, Timing, Waiting,
+    FencingToken, Handover, LockName, LockState, Loss, Mode, NamePrefix, Profile, Renewal, Result, Revoked,
+    Scope, Status, Timing, Waiting,
 };
 
 use crate::claim;
@@ -34,6 +34,7 @@ pub const PROFILE: Profile = Profile::weakest("redis")
     .quarantine(true)
     .revocable()
     .rests()
+    .shares()
     .keeps_logbook()
     .costs(1, 1, Connections::OnePerProcess);
 
@@ -165,7 +166,7 @@ impl Backend for RedisBackend {
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         // What the process that is gone has sent may still be on its way.
-        claim::release(&self.server, &Keys::of(&handover.lock), handover, true).await
+        claim::release(&self.server, &Keys::of(&handover.lock), handover, Mode::Exclusive, true).await
     }
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencepost_core::{Claim, Descriptor, Error, ErrorKind, Grant, Handover, Renewal, Result};
+use fencepost_core::{Claim, Descriptor, Error, ErrorKind, Grant, Handover, Mode, Renewal, Result};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -28,6 +28,8 @@ pub(crate) struct RedisClaim {
     grant: Grant,
     keys: Keys,
     gone: Shared<oneshot::Receiver<Error>>,
+    /// Beside whom it is held.
+    mode: Mode,
     /// Whether a request to acquire may still be on its way.
     is_late: bool,
 }
@@ -37,10 +39,11 @@ impl RedisClaim {
         server: Server,
         grant: Grant,
         keys: Keys,
+        mode: Mode,
         gone: oneshot::Receiver<Error>,
         is_late: bool,
     ) -> Self {
-        Self { server, grant, keys, gone: gone.shared(), is_late }
+        Self { server, grant, keys, mode, gone: gone.shared(), is_late }
     }
 }
 
@@ -107,7 +110,7 @@ impl Claim for RedisClaim {
     async fn release(self: Box<Self>) -> Result<()> {
         let Grant { name, holder, token, .. } = self.grant.clone();
         let handover = Handover { lock: name, holder, token, detail: None };
-        release(&self.server, &self.keys, &handover, self.is_late).await
+        release(&self.server, &self.keys, &handover, self.mode, self.is_late).await
     }
 }
 
@@ -139,7 +142,13 @@ pub(crate) async fn renew(
 ///
 /// # Errors
 /// `Lost` when it was not the holder's any more; what a server says that will not change its mind.
-pub(crate) async fn release(server: &Server, keys: &Keys, handover: &Handover, is_late: bool) -> Result<()> {
+pub(crate) async fn release(
+    server: &Server,
+    keys: &Keys,
+    handover: &Handover,
+    mode: Mode,
+    is_late: bool,
+) -> Result<()> {
     let beginning = record::beginning(handover.holder, handover.token);
     let tombstone = keys.tombstone(handover.holder);
     let for_long = if is_late { server.options().max_ttl.as_millis() } else { 0 }.to_string();
@@ -155,8 +164,11 @@ pub(crate) async fn release(server: &Server, keys: &Keys, handover: &Handover, i
         let arguments = [&*beginning, &for_long];
         let reply = if is_late || was_sent {
             session.connection.run_in_full(&script::RELEASE, &keys, &arguments).await
-        } else {
+        } else if mode == Mode::Exclusive {
             send_and_hand_on(server, &session, &keys, &arguments).await
+        } else {
+            // Others may have it still.
+            session.connection.run(&script::RELEASE, &keys, &arguments).await
         };
         match reply {
             Ok(Reply::Integer(1)) => return Ok(()),

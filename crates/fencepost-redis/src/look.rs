@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::{LockName, LockState, NamePrefix, Result, Status, Waiter};
+use fencepost_core::{LockName, LockState, NamePrefix, Reader, Result, Status, Waiter};
 
 use crate::keys::{self, Keys};
 use crate::record::{Record, State, read_waiter};
@@ -18,7 +18,7 @@ pub(crate) const BATCH: usize = 200;
 pub(crate) async fn look(server: &Server, session: &Session, names: &[LockName]) -> Result<Vec<LockState>> {
     let all: Vec<Keys> = names.iter().map(Keys::of).collect();
     let mut keys = vec![keys::INCARNATION];
-    keys.extend(all.iter().flat_map(|keys| [&*keys.lock, &*keys.token, &*keys.queue, &*keys.waiters]));
+    keys.extend(all.iter().flat_map(|keys| [&*keys.lock, &*keys.queue, &*keys.waiters]));
     let reply = session.connection.run(&script::INSPECT, &keys, &[]).await;
     let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
     let [now, record, locks @ ..] = reply.list() else { return Err(unexpected("inspect.lua", &reply)) };
@@ -78,25 +78,57 @@ fn quarantine(server: &Server, session: &Session, now: i64, record: Option<&str>
 
 fn state(name: &LockName, seen: &[Reply], quarantine: Option<Quarantine>) -> LockState {
     let mut state = LockState::free(name.clone());
-    let [record, left, _, waiters] = seen else { return state };
+    let [record, left, waiters, readers] = seen else { return state };
     state.waiters = waiters.list().chunks_exact(2).map(waiter).collect();
     let record = record.text().and_then(Record::read);
-    let Some(record) = record.filter(|record| record.state != State::Reserved) else {
+    state.readers = readers.list().chunks_exact(2).filter_map(reader).collect();
+    state.readers.sort_by_key(|reader| reader.token);
+    let is_held = |record: &Record| match record.state {
+        State::Held | State::Rests => true,
+        State::Shared => !state.readers.is_empty(),
+        State::Reserved => false,
+    };
+    let Some(record) = record.filter(is_held) else {
         if let Some(Quarantine { left }) = quarantine {
             state.status = Status::Quarantined;
             state.remaining = left;
         }
         return state;
     };
+    if let Some(first) = state.readers.first().cloned() {
+        state.status = Status::Held;
+        state.holder = Some(first.holder);
+        state.label = first.label;
+        state.token = Some(first.token);
+        state.since_micros = first.since_micros;
+        state.remaining = duration(left);
+        return state;
+    }
     state.status = if record.state == State::Rests { Status::Resting } else { Status::Held };
     state.token = record.token;
-    state.remaining = left.number().and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
+    state.remaining = duration(left);
     if state.status == Status::Held {
         state.holder = record.holder;
         state.since_micros = record.since_micros;
         state.label = record.owner.map(|owner| owner.label);
     }
     state
+}
+
+fn duration(ms: &Reply) -> Option<Duration> {
+    ms.number().and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis)
+}
+
+/// One who shares the lock; nothing where it is only reserved for it.
+fn reader(seen: &[Reply]) -> Option<Reader> {
+    let record = seen[0].text().and_then(Record::read).filter(|record| record.state == State::Held)?;
+    Some(Reader {
+        holder: record.holder?,
+        label: record.owner.map(|owner| owner.label),
+        token: record.token?,
+        since_micros: record.since_micros,
+        remaining: duration(&seen[1]),
+    })
 }
 
 fn waiter(seen: &[Reply]) -> Waiter {

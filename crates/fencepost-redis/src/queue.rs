@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use fencepost_core::{
-    AcquireRequest, Clock, Error, ErrorKind, Event, FencingToken, Grant, HolderId, Moment, Result, Wait,
-    until,
+    AcquireRequest, Clock, Error, ErrorKind, Event, FencingToken, Grant, HolderId, Mode, Moment, Result,
+    Wait, until,
 };
 use futures_util::StreamExt;
 
@@ -249,6 +249,10 @@ impl<'a> Attempt<'a> {
         let (ready_at, ttl) = (ready_at.to_string(), request.ttl.as_millis().to_string());
         let at_least = request.at_least.unwrap_or_default().as_millis().to_string();
         let alive_for = if request.wait == Wait::No { 0 } else { ALIVE_FOR.as_millis() }.to_string();
+        let mode = match request.mode {
+            Mode::Exclusive => "alone",
+            Mode::Shared => "shared",
+        };
         self.asked_on = Some(session.connection.clone());
         let was_in_doubt = std::mem::replace(&mut self.is_in_doubt, true);
         let sent = self.clock().now();
@@ -264,6 +268,7 @@ impl<'a> Attempt<'a> {
             &alive_for,
             &self.place,
             &self.holder,
+            mode,
         ];
         let reply = match session.connection.run(&script::ACQUIRE, &keys, &arguments).await {
             Ok(reply) => reply,
@@ -402,7 +407,7 @@ impl<'a> Attempt<'a> {
         let observer = request.observer.clone();
         let held = Held { name, keys: self.keys.clone(), token, ttl, observer, lost: Some(lost) };
         self.server.shared.leases.insert(holder, held);
-        RedisClaim::new(self.server.clone(), grant, self.keys.clone(), gone, self.is_late)
+        RedisClaim::new(self.server.clone(), grant, self.keys.clone(), request.mode, gone, self.is_late)
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) enum State {
     /// Kept for the waiter whose turn it is.
     Reserved,
     Rests,
+    /// Those who share it are written beside it.
+    Shared,
 }
 
 /// A lock's record.
@@ -50,6 +52,7 @@ impl Record {
             "held" => State::Held,
             "resv" => State::Reserved,
             "rest" => State::Rests,
+            "read" => State::Shared,
             _ => return None,
         };
         Some(Self {
@@ -72,11 +75,11 @@ pub(crate) fn beginning_without_token(holder: HolderId) -> String {
     format!("1|{holder}||held|")
 }
 
-/// What is written about a waiter: `alive until|process|since|owner`.
+/// What is written about a waiter: `alive until|process|since|mode|owner`.
 pub(crate) fn read_waiter(text: &str) -> Option<(u64, Owner)> {
-    let mut fields = text.splitn(4, '|').skip(2);
+    let mut fields = text.splitn(5, '|').skip(2);
     let since = fields.next()?.parse().ok()?;
-    Some((since, serde_json::from_str(fields.next()?).ok()?))
+    Some((since, serde_json::from_str(fields.nth(1)?).ok()?))
 }
 
 #[cfg(test)]

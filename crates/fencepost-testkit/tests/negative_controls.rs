@@ -41,6 +41,7 @@ controls! {
     }
     shares_nothing: Defect::SharesNothing => {
         readers_hold_it_together_and_all_are_seen: "is free, and was not given",
+        reader_that_comes_is_told: "left: 0",
         tokens_of_readers_grow_and_that_of_the_next_writer_is_greater: "is free, and was not given",
     }
     shares_with_everybody: Defect::SharesWithEverybody => {
@@ -58,9 +59,11 @@ controls! {
         period_counts_as_done_when_its_holder_says_so: "it is done",
         history_shows_the_last_grants_and_how_they_ended: "left: []",
         period_of_many_attempts_is_begun_once: "so often was period 0 begun",
+        grants_between_two_looks_are_told_from_the_logbook: "the next change took more than",
     }
     writes_for_anybody: Defect::WritesForAnybody => {
         lease_that_is_gone_writes_no_logbook: "a lease that is gone wrote",
+        revoked_lease_writes_no_logbook: "a lease that was taken away wrote",
     }
     has_one_lock: Defect::HasOneLock => {
         locks_of_different_names_are_apart: "payments is free, and was not given",
@@ -135,6 +138,7 @@ controls! {
     never_frees: Defect::NeverFrees => {
         claim_that_is_not_renewed_ends_after_its_ttl_and_not_before: "took more than",
         claim_that_ran_out_cannot_be_renewed: "the lease has run out",
+        lease_that_runs_out_is_told: "the next change took more than",
         claim_that_ran_out_cannot_be_released: "took more than",
         paused_holder_loses_the_lock_and_is_fenced_off: "has run out while its holder was stopped",
     }
@@ -147,6 +151,7 @@ controls! {
     }
     forgets_to_release: Defect::ForgetsToRelease => {
         second_token_is_greater_and_the_lease_is_held_between: "is free, and was not given",
+        changes_of_the_holder_are_told_in_their_order: "the next change took more than",
         lease_dropped_inside_a_runtime_frees_the_lock: "freeing the lock took more than",
         lease_dropped_outside_any_runtime_frees_the_lock: "freeing the lock took more than",
         panic_in_the_work_frees_the_lock: "freeing the lock took more than",
@@ -234,6 +239,7 @@ controls! {
     }
     hides_the_waiters: Defect::Shows(Lie::NoWaiters) => {
         waiter_is_seen_while_it_waits: "a waiter is seen",
+        waiter_that_comes_and_goes_is_told: "the next change took more than",
     }
     shows_a_false_waiter: Defect::Shows(Lie::AWaiter) => {
         inspect_shows_the_holder_and_its_grant: "nobody waits",
@@ -244,7 +250,15 @@ controls! {
         free_lock_is_seen_as_free: "a free lock is seen with a holder's marks",
         released_lock_rests_and_is_then_free: "a lock that rests is held by nobody",
     }
+    signals_nothing: Defect::SignalsNothing => {
+        change_is_signalled_where_the_store_pushes: "the signal of a grant took more than",
+    }
+    lists_now_and_then: Defect::ListsNowAndThen => {
+        nothing_is_told_when_nothing_changes: "the holder renews and nothing else happens",
+    }
     lists_too_few: Defect::ListsTooFew => {
+        watch_begins_with_what_is_not_free: "what is not free and begins with a/",
+        changes_of_the_holder_are_told_in_their_order: "the next change took more than",
         list_shows_held_locks_in_the_order_of_their_names: "the list of",
     }
     lists_free_locks: Defect::ListsFreeLocks => {
@@ -335,6 +349,10 @@ const WITHOUT_CONTROL: &[(&str, &str)] = &[
         "the core refuses it before it asks a backend",
     ),
     ("rest_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
+    (
+        "dropped_acquire_of_a_period_leaves_no_holder",
+        "memory answers at once: `tests/logbook.rs` of the core, with one that is slow",
+    ),
     ("sharing_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
     ("slots_are_refused_where_they_are_not_promised", "the core refuses it before it asks a backend"),
     ("logbook_is_refused_where_it_is_not_promised", "the core refuses it before it asks a backend"),
@@ -342,6 +360,10 @@ const WITHOUT_CONTROL: &[(&str, &str)] = &[
     ("run_can_be_spawned", "it does not compile if it is broken"),
     ("futures_of_users_can_cross_threads", "it does not compile if it is broken"),
     ("fence_refuses_another_holder_with_the_same_token", "it is the fence that fails it, in `fences`"),
+    (
+        "revoked_lock_is_free_when_its_holder_has_let_go_and_not_before",
+        "a lease in memory is over at once when it is revoked: `tests/processes`",
+    ),
     (
         "descriptor_that_stays_open_keeps_the_lock_taken",
         "the memory backend has no descriptors: `tests/processes`",

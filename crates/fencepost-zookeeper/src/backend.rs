@@ -6,21 +6,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     AcquireRequest, Assured, Backend, BackendUrl, Claim, Clock, Error, ErrorKind, Examination, Expiry,
-    FencingToken, Handover, LockName, LockState, Loss, NamePrefix, Profile, Renewal, Result, Revoked, Scope,
-    Timing, Tokens, Waiting, until,
+    FencingToken, Handover, LockName, LockState, Loss, Mode, NamePrefix, Profile, Renewal, Result, Revoked,
+    Scope, Timing, Tokens, Waiting, until,
 };
+use futures_util::stream::BoxStream;
 
 use crate::claim::Detail;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::ensemble::Ensemble;
-use crate::look::{look_at, look_at_all, standing};
+use crate::look::{holders, look_at, look_at_all, standing, token_of};
 use crate::offset;
 use crate::protocol::{Code, Request, Stay};
 use crate::record::{LockRecord, PlaceRecord, Revocation};
 use crate::seen::Seen;
 use crate::session::{gone, lost_touch, refused, unavailable};
-use crate::{claim, logbook, nodes, queue};
+use crate::{claim, logbook, nodes, queue, signals};
 
 /// What one ensemble promises.
 pub const PROFILE: Profile = Profile::weakest("zookeeper")
@@ -34,6 +35,7 @@ pub const PROFILE: Profile = Profile::weakest("zookeeper")
     .outlives_sessions()
     .revocable()
     .rests()
+    .shares()
     .keeps_logbook();
 
 /// How long looking, lifting or revoking may take.
@@ -111,20 +113,16 @@ impl ZooKeeperBackend {
         for _ in 0..TRIES {
             let Some(seen) = Seen::anew(connection, &lock).await? else { return Ok(Revoked::NotCurrent) };
             let queue = standing(connection, &lock, &seen).await?;
-            let Some(first) = queue.first() else { return Ok(Revoked::NotCurrent) };
-            let granted = first.record.granted;
-            let rests = granted.is_none() && seen.rest(self.now_micros()).is_some();
-            let of_first = granted.map(|granted| granted.token);
-            if rests || of_first.or_else(|| seen.record.token(first.stat.made_by)) != Some(token) {
-                return Ok(Revoked::NotCurrent);
-            }
-            let node = first.place.node.clone();
+            let holders = holders(&seen, &queue, self.now_micros());
+            let of_token = holders.into_iter().find(|holder| token_of(&seen, holder) == Some(token));
+            let Some(holder) = of_token else { return Ok(Revoked::NotCurrent) };
+            let node = holder.place.node.clone();
             let path = format!("{lock}/{node}");
             let revoked = Some(Revocation { node, reason: reason.to_owned() });
             let record = LockRecord { revoked, ..seen.record };
             // All of it or nothing: a newer holder is never hit, and the one that is meant finds the reason.
             let change = [
-                Request::delete(&path, first.stat.version),
+                Request::delete(&path, holder.stat.version),
                 Request::set_data(&lock, &record.bytes(), seen.version),
             ];
             if carried_out(connection, &change).await? {
@@ -142,26 +140,24 @@ impl ZooKeeperBackend {
                 continue;
             };
             let queue = standing(connection, &lock, &seen).await?;
-            let rests = seen.rest(self.now_micros()).is_some();
-            let holder = queue.first().filter(|first| !rests || first.record.granted.is_some());
+            let holders = holders(&seen, &queue, self.now_micros());
             // Its token is that of the present offset, until it has written it down.
-            if holder.is_some_and(|holder| holder.record.granted.is_none()) && attempt < LOOKS_FOR_A_GRANT {
+            if holders.iter().any(|holder| holder.record.granted.is_none()) && attempt < LOOKS_FOR_A_GRANT {
                 self.ensemble.clock().sleep(WRITTEN_DOWN_AFTER).await;
                 continue;
             }
             // Whoever comes next has its place already, or gets one that is made after all that the server has seen.
-            let next = queue.get(usize::from(holder.is_some()));
+            let next = queue.iter().find(|next| !holders.iter().any(|holder| holder.place == next.place));
             let needed = offset::reaching(to, next.map_or(seen.last, |next| next.stat.made_by));
             let offset = seen.record.offset;
             if offset.is_some_and(|offset| offset >= needed) {
                 return Ok(());
             }
-            let record = LockRecord { offset: offset.max(Some(needed)), ..seen.record };
-            let mut change: Vec<Request> = queue
-                .first()
-                .map(|first| Request::check(&format!("{lock}/{}", first.place.node), -1))
-                .into_iter()
-                .collect();
+            let sharing = holders.first().filter(|first| first.place.mode == Mode::Shared);
+            let beyond = sharing.and_then(|first| offset::beyond(&seen, first.stat.made_by));
+            let first = queue.first().map(|first| format!("{lock}/{}", first.place.node));
+            let record = LockRecord { offset: offset.max(Some(needed)).max(beyond), ..seen.record };
+            let mut change: Vec<Request> = first.iter().map(|first| Request::check(first, -1)).collect();
             change.push(Request::set_data(&lock, &record.bytes(), seen.version));
             if carried_out(connection, &change).await? {
                 return Ok(());
@@ -272,6 +268,10 @@ impl Backend for ZooKeeperBackend {
         let lock = nodes::lock(self.chroot(), name);
         let endpoint = self.ensemble.endpoint();
         self.ask(async |connection| logbook::read(&connection, endpoint, &lock).await).await
+    }
+
+    async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
+        signals::signals(&self.ensemble, prefix).await
     }
 
     async fn examine(&self) -> Result<Examination> {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use fencepost_core::{
-    Claim, Descriptor, Error, ErrorKind, Grant, Handover, LockName, LossReason, Renewal, Result,
+    Claim, Descriptor, Error, ErrorKind, Grant, Handover, LockName, LossReason, Mode, Renewal, Result,
 };
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -10,6 +10,7 @@ use futures_util::future::{BoxFuture, Shared};
 
 use crate::connection::Connection;
 use crate::logbook;
+use crate::nodes::Place;
 use crate::offset;
 use crate::protocol::{Code, Request};
 use crate::queue::erase_behind;
@@ -68,6 +69,10 @@ impl Claim for ZooKeeperClaim {
 
     async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
         let Some(trace) = &self.trace else { return Err(gone(None)) };
+        if Place::of(&self.node).is_none_or(|place| place.mode == Mode::Shared) {
+            let what = "who shares the lock writes none";
+            return Err(Error::new(ErrorKind::InvalidArgument, "write the logbook", what));
+        }
         logbook::write(&trace.used.session, trace.lock(), &self.node, content).await
     }
 
@@ -182,7 +187,7 @@ impl Detail {
         let offset: u64 = detail.1.parse().map_err(|_| foreign())?;
         let made_by = handover.token.get().checked_sub(offset).and_then(|number| i64::try_from(number).ok());
         let node = detail.0.to_owned();
-        if !node.starts_with(&crate::nodes::stem(handover.holder)) {
+        if Place::of(&node).is_none_or(|place| place.holder != handover.holder) {
             return Err(foreign());
         }
         Ok(Self { node, made_by: made_by.ok_or_else(foreign)? })

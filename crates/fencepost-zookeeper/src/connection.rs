@@ -38,6 +38,8 @@ pub(crate) trait Listener: Send + Sync {
     fn sees(&self, sight: &Sight);
     /// A request about a node whose watch the listener has asked for is answered.
     fn answered(&self, path: &str, code: Code);
+    /// A login is answered.
+    fn logged_in(&self, code: Code);
     /// A heartbeat is answered.
     fn beaten(&self, answer: &Answer);
     /// The connection is gone.
@@ -93,6 +95,7 @@ enum To {
     Caller(oneshot::Sender<Answer>),
     /// The listener, and about which node.
     Node(String),
+    Login,
     Heartbeat,
 }
 
@@ -168,6 +171,11 @@ impl Batch<'_> {
     pub(crate) fn tell(&mut self, request: &Request, path: &str) {
         // Whoever listens hears of the end of a connection by itself.
         let _ = self.add(request, To::Node(path.to_owned()));
+    }
+
+    /// Adds a login.
+    pub(crate) fn log_in(&mut self, request: &Request) {
+        let _ = self.add(request, To::Login);
     }
 
     /// Adds a heartbeat.

@@ -54,6 +54,11 @@ impl Ensemble {
         &self.0.endpoint
     }
 
+    /// The same, for a session of one's own.
+    pub(crate) fn shared_endpoint(&self) -> Arc<Endpoint> {
+        Arc::clone(&self.0.endpoint)
+    }
+
     /// The record of a lock, as it was seen last.
     pub(crate) fn known(&self, lock: &str) -> Option<Known> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(lock).cloned()

@@ -6,7 +6,7 @@
 //! - `trace`: what an attempt has left in a queue, which is never forgotten
 //! - `nodes`, `record`, `seen`, `offset`: what is kept on the ensemble, and what tokens are made of
 //! - `logbook`: what holders leave for those to come
-//! - `look`, `examine`, `words`: onlookers
+//! - `look`, `signals`, `examine`, `words`: onlookers
 //! - `connection`, `protocol`, `jute`: one connection, and what goes over it
 //! - `endpoint`: what a URL says
 
@@ -27,6 +27,7 @@ mod queue;
 mod record;
 mod seen;
 mod session;
+mod signals;
 mod trace;
 mod words;
 

@@ -1,7 +1,8 @@
 //! Looking at locks, changing nothing.
 
-use fencepost_core::{LockName, LockState, NamePrefix, Result, Status, Waiter};
 use std::time::Duration;
+
+use fencepost_core::{FencingToken, LockName, LockState, Mode, NamePrefix, Reader, Result, Status, Waiter};
 
 use crate::connection::{Call, Connection};
 use crate::nodes::{self, Place};
@@ -30,7 +31,7 @@ pub(crate) async fn look_at(
     let lock = nodes::lock(chroot, name);
     let Some(seen) = Seen::anew(connection, &lock).await? else { return Ok(LockState::free(name.clone())) };
     let standing = begin(connection, &lock, &seen);
-    Ok(state(name.clone(), &seen, end(standing).await?, now_micros))
+    Ok(state(name.clone(), &seen, &end(standing).await?, now_micros))
 }
 
 /// The states of all locks whose names begin with `prefix` and that are not free, in the order of their names.
@@ -83,7 +84,7 @@ async fn look_at_batch(
     }
     let mut states = Vec::with_capacity(found.len());
     for (name, seen, standing) in found {
-        states.push(state(name, &seen, end(standing).await?, now_micros));
+        states.push(state(name, &seen, &end(standing).await?, now_micros));
     }
     states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
     Ok(states)
@@ -91,8 +92,8 @@ async fn look_at_batch(
 
 /// The name of a lock, as it was given where that is known.
 fn name_of(seen: &Seen, spelled: &str) -> Option<LockName> {
-    let decoded = || percent_encoding::percent_decode_str(spelled).decode_utf8().ok()?.parse().ok();
-    seen.record.name.clone().or_else(decoded).filter(|name: &LockName| name.canonical() == spelled)
+    let given = seen.record.name.clone().filter(|name| name.canonical() == spelled);
+    given.or_else(|| nodes::name(spelled))
 }
 
 fn begin(connection: &Connection, lock: &str, seen: &Seen) -> Vec<(Place, Call)> {
@@ -124,32 +125,65 @@ pub(crate) async fn standing(connection: &Connection, lock: &str, seen: &Seen) -
     end(begin(connection, lock, seen)).await
 }
 
-fn state(name: LockName, seen: &Seen, mut queue: Vec<Standing>, now_micros: u64) -> LockState {
+/// Those of a queue who hold the lock; of several with the smallest number first. Whoever has been granted it by its own clock holds it,
+/// whatever ours says of the rest before.
+pub(crate) fn holders<'q>(seen: &Seen, queue: &'q [Standing], now_micros: u64) -> Vec<&'q Standing> {
+    let rests = seen.rest(now_micros).is_some();
+    let head = nodes::head(queue.iter().map(|standing| &standing.place));
+    queue[..head].iter().filter(|standing| !rests || standing.record.granted.is_some()).collect()
+}
+
+/// The token of somebody who holds the lock. It is that of the present offset, until it has written it down.
+pub(crate) fn token_of(seen: &Seen, holder: &Standing) -> Option<FencingToken> {
+    let written = holder.record.granted.map(|granted| granted.token);
+    written.or_else(|| seen.record.token(holder.stat.made_by))
+}
+
+fn state(name: LockName, seen: &Seen, queue: &[Standing], now_micros: u64) -> LockState {
     let mut state = LockState::free(name);
-    // Whoever has been granted the lock by its own clock holds it, whatever ours says of the rest before.
-    let is_granted = queue.first().is_some_and(|first| first.record.granted.is_some());
-    if let Some(rest) = seen.rest(now_micros).filter(|_| !is_granted) {
+    let mut holders = holders(seen, queue, now_micros);
+    holders.sort_by_key(|holder| token_of(seen, holder));
+    let waits = |one: &&Standing| !holders.iter().any(|holder| holder.place == one.place);
+    state.waiters = queue.iter().filter(waits).map(waiter).collect();
+    if let Some(first) = holders.first() {
+        state.status = Status::Held;
+        state.holder = Some(first.place.holder);
+        state.label = Some(first.record.label.clone());
+        state.token = token_of(seen, first);
+        state.since_micros = since(first);
+        state.remaining = Some(remaining(first));
+    } else if let Some(rest) = seen.rest(now_micros) {
         state.status = Status::Resting;
         state.token = Some(rest.token);
         state.remaining = Some(Duration::from_micros(rest.until_micros - now_micros));
-    } else if !queue.is_empty() {
-        let Standing { place, record, stat } = queue.remove(0);
-        let token = record.granted.map(|granted| granted.token);
-        let since = record.granted.map(|granted| granted.at_micros);
-        state.status = Status::Held;
-        state.holder = Some(place.holder);
-        state.label = Some(record.label);
-        state.token = token.or_else(|| seen.record.token(stat.made_by));
-        state.since_micros = since.or_else(|| micros(stat.made_at_ms));
-        state.remaining = Some(Duration::from_millis(record.ttl_ms));
     }
-    state.waiters = queue.into_iter().map(waiter).collect();
+    let readers = holders.iter().filter(|holder| holder.place.mode == Mode::Shared);
+    state.readers = readers.filter_map(|holder| reader(seen, holder)).collect();
     state
 }
 
-fn waiter(standing: Standing) -> Waiter {
+fn reader(seen: &Seen, holder: &Standing) -> Option<Reader> {
+    Some(Reader {
+        holder: holder.place.holder,
+        label: Some(holder.record.label.clone()),
+        token: token_of(seen, holder)?,
+        since_micros: since(holder),
+        remaining: Some(remaining(holder)),
+    })
+}
+
+fn since(holder: &Standing) -> Option<u64> {
+    let granted = holder.record.granted.map(|granted| granted.at_micros);
+    granted.or_else(|| micros(holder.stat.made_at_ms))
+}
+
+fn remaining(holder: &Standing) -> Duration {
+    Duration::from_millis(holder.record.ttl_ms)
+}
+
+fn waiter(standing: &Standing) -> Waiter {
     let Standing { place, record, .. } = standing;
-    Waiter { holder: Some(place.holder), label: Some(record.label), since_micros: Some(record.asked) }
+    Waiter { holder: Some(place.holder), label: Some(record.label.clone()), since_micros: Some(record.asked) }
 }
 
 fn micros(ms: i64) -> Option<u64> {

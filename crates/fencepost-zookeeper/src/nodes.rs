@@ -1,15 +1,17 @@
 //! The nodes of one lock: where they are, what the places in its queue are called, and which comes before which.
 //!
-//! Invariant: the order is that of the numbers, read as numbers, never that of the names; a queue whose numbers are used up is noticed;
-//! and a node that is no place in the queue is passed over.
+//! Whoever shares a lock stands in the same queue as whoever wants it alone, under a mark of its own. Invariant: the order is that of the
+//! numbers, read as numbers, never that of the names; a queue whose numbers are used up is noticed; and a node that is no place in the
+//! queue is passed over.
 
-use fencepost_core::{HolderId, LockName};
+use fencepost_core::{HolderId, LockName, Mode};
 
 /// Below what all locks are, behind the chroot.
 const ROOT: &str = "/fencepost";
 
 /// What stands between a holder and the number of its place.
 const EXCLUSIVE: &str = "-x-";
+const SHARED: &str = "-r-";
 
 const LOGBOOK: &str = "logbook";
 
@@ -23,14 +25,24 @@ pub(crate) fn lock(chroot: &str, name: &LockName) -> String {
     format!("{chroot}{ROOT}/{}", name.canonical())
 }
 
+/// The name of the lock whose node is called this, where that says it: a long name is a hash there.
+pub(crate) fn name(spelled: &str) -> Option<LockName> {
+    let name: LockName = percent_encoding::percent_decode_str(spelled).decode_utf8().ok()?.parse().ok()?;
+    (name.canonical() == spelled).then_some(name)
+}
+
 /// The node of a lock's logbook. It stands among the places of the queue, and is none.
 pub(crate) fn logbook(lock: &str) -> String {
     format!("{lock}/{LOGBOOK}")
 }
 
 /// What the places of one attempt are called before they have their number.
-pub(crate) fn stem(holder: HolderId) -> String {
-    format!("{holder}{EXCLUSIVE}")
+pub(crate) fn stem(holder: HolderId, mode: Mode) -> String {
+    let mark = match mode {
+        Mode::Exclusive => EXCLUSIVE,
+        Mode::Shared => SHARED,
+    };
+    format!("{holder}{mark}")
 }
 
 /// A place in the queue of a lock.
@@ -39,16 +51,35 @@ pub(crate) struct Place {
     /// The name of the node, without that of its parent.
     pub(crate) node: String,
     pub(crate) holder: HolderId,
+    pub(crate) mode: Mode,
     number: i32,
 }
 
 impl Place {
     /// The place that a node is, if it is one.
     pub(crate) fn of(node: &str) -> Option<Self> {
-        let (holder, number) = node.split_once(EXCLUSIVE)?;
+        let exclusive = || node.split_once(EXCLUSIVE).map(|parts| (parts, Mode::Exclusive));
+        let shared = || node.split_once(SHARED).map(|parts| (parts, Mode::Shared));
+        let ((holder, number), mode) = exclusive().or_else(shared)?;
         let number = number.parse().ok().filter(|_| number.len() >= DIGITS)?;
-        Some(Self { node: node.to_owned(), holder: holder.parse().ok()?, number })
+        Some(Self { node: node.to_owned(), holder: holder.parse().ok()?, mode, number })
     }
+
+    /// Whether it goes with another one, so that both may hold the lock at once.
+    fn goes_with(&self, other: &Self) -> bool {
+        (self.mode, other.mode) == (Mode::Shared, Mode::Shared)
+    }
+}
+
+/// How many at the head of a queue have nobody in their way: one who is alone, or all who share.
+pub(crate) fn head<'a>(queue: impl Iterator<Item = &'a Place> + Clone) -> usize {
+    let sharing = queue.clone().take_while(|place| place.mode == Mode::Shared).count();
+    sharing.max(queue.take(1).count())
+}
+
+/// The last one who stands in the way of the one at `index`.
+pub(crate) fn in_the_way_of(queue: &[Place], index: usize) -> Option<&Place> {
+    queue[..index].iter().rfind(|place| !place.goes_with(&queue[index]))
 }
 
 /// How many digits a number has at least.
@@ -77,7 +108,15 @@ mod tests {
     use super::*;
 
     fn node(holder: u8, number: i32) -> String {
-        format!("{}{number:010}", stem(HolderId::from_bytes([holder; 16])))
+        format!("{}{number:010}", stem(HolderId::from_bytes([holder; 16]), Mode::Exclusive))
+    }
+
+    fn reader(holder: u8, number: i32) -> String {
+        format!("{}{number:010}", stem(HolderId::from_bytes([holder; 16]), Mode::Shared))
+    }
+
+    fn nodes(places: &[Place]) -> Vec<&str> {
+        places.iter().map(|place| place.node.as_str()).collect()
     }
 
     #[test]
@@ -85,6 +124,19 @@ mod tests {
         let nodes = [node(1, 12), node(9, 3), node(5, 11)];
         let queue: Vec<String> = queue(&nodes).into_iter().map(|place| place.node).collect();
         assert_eq!(queue, [node(9, 3), node(5, 11), node(1, 12)]);
+    }
+
+    #[test]
+    fn readers_hold_together_and_wait_for_writers_alone() {
+        let [one, two, writer, late, last] =
+            [reader(9, 3), reader(1, 4), node(5, 5), reader(2, 6), node(3, 7)];
+        let queue = queue(&[last, late.clone(), writer.clone(), two.clone(), one.clone()]);
+        assert_eq!(nodes(&queue[..head(queue.iter())]), [&one, &two]);
+        let in_the_way: Vec<_> =
+            (0..5).map(|index| in_the_way_of(&queue, index).map(|place| &place.node)).collect();
+        assert_eq!(in_the_way, [None, None, Some(&two), Some(&writer), Some(&late)]);
+        assert_eq!(head(queue[2..].iter()), 1);
+        assert_eq!(head([].iter()), 0);
     }
 
     #[test]
@@ -99,7 +151,8 @@ mod tests {
         let foreign = [LOGBOOK, "lock-0000000001", "a-x-0000000001", "zzz", ""].map(str::to_owned);
         assert!(queue(&foreign).is_empty());
         assert_eq!(Place::of(&node(1, 7)).unwrap().holder, HolderId::from_bytes([1; 16]));
-        assert_eq!(Place::of(&format!("{}7", stem(HolderId::from_bytes([1; 16])))), None);
+        assert_eq!(Place::of(&reader(1, 7)).unwrap().mode, Mode::Shared);
+        assert_eq!(Place::of(&format!("{}7", stem(HolderId::from_bytes([1; 16]), Mode::Exclusive))), None);
     }
 
     #[test]

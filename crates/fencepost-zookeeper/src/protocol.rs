@@ -69,6 +69,13 @@ impl Request {
         Self::new(GET_CHILDREN2, &body)
     }
 
+    /// Has the server tell of every change of the node at `path`, and of all below it, for as long as the connection lasts.
+    pub(crate) fn watch_all_below(path: &str) -> Self {
+        let mut body = Writer::default();
+        body.text(path).int(PERSISTENT_RECURSIVE);
+        Self::new(ADD_WATCH, &body)
+    }
+
     /// Who may do what with a node.
     pub(crate) fn access(path: &str) -> Self {
         let mut body = Writer::default();
@@ -310,6 +317,7 @@ impl Code {
     pub(crate) const INVALID_ACL: Self = Self(-114);
     pub(crate) const AUTH_FAILED: Self = Self(-115);
     pub(crate) const SESSION_MOVED: Self = Self(-118);
+    pub(crate) const LOGIN_NEEDED: Self = Self(-124);
     const QUOTA_EXCEEDED: Self = Self(-125);
     const THROTTLED: Self = Self(-127);
 
@@ -325,6 +333,7 @@ impl Code {
             Self::INVALID_ACL => "InvalidACL",
             Self::AUTH_FAILED => "AuthFailed",
             Self::SESSION_MOVED => "SessionMoved",
+            Self::LOGIN_NEEDED => "SessionClosedRequireSaslAuth",
             Self::QUOTA_EXCEEDED => "QuotaExceeded",
             Self::THROTTLED => "ThrottledOp",
             Self(other) => return format!("the error {other}"),
@@ -358,6 +367,7 @@ const NOTHING_SEEN: i32 = -1;
 const NODE_DELETED: i32 = 2;
 
 const ALL_RIGHTS: i32 = 0b1_1111;
+const PERSISTENT_RECURSIVE: i32 = 1;
 const EPHEMERAL: i32 = 1;
 const SEQUENTIAL: i32 = 2;
 
@@ -371,6 +381,7 @@ const CHECK: i32 = 13;
 const MULTI: i32 = 14;
 const CREATE2: i32 = 15;
 const AUTH: i32 = 100;
+const ADD_WATCH: i32 = 106;
 const CLOSE_SESSION: i32 = -11;
 
 #[cfg(test)]

@@ -1,20 +1,22 @@
 //! Acquiring a lock: taking a place in its queue, waiting for the one before, and leaving nothing behind.
 //!
-//! Each waiter watches its predecessor alone, so a release wakes one of them. Invariant: a place is never made while an earlier one of
-//! the same attempt may be there, and a lease is handed out only with a term that the session's heartbeats have proved.
+//! Each waiter watches the last one in its way alone, so a release wakes one of them, or all who share the lock then. Invariant: a place
+//! is never made while an earlier one of the same attempt may be there, and a lease is handed out only with a term that the session's
+//! heartbeats have proved.
 
 use std::time::Duration;
 
 use fencepost_core::{
-    AcquireRequest, Clock, Error, ErrorKind, FencingToken, Grant, Moment, Renewal, Result, Wait, until,
+    AcquireRequest, Clock, Error, ErrorKind, FencingToken, Grant, Mode, Moment, Renewal, Result, Wait, until,
 };
 use futures_util::FutureExt;
 
 use crate::claim::ZooKeeperClaim;
 use crate::connection::{Broken, Connection};
 use crate::ensemble::Ensemble;
+use crate::look::standing;
 use crate::nodes::{self, Place};
-use crate::offset;
+use crate::offset::{self, Need};
 use crate::protocol::{Answer, Code, Request, Stay};
 use crate::record::{Granted, LockRecord, PlaceRecord};
 use crate::seen::{Look, Seen};
@@ -98,7 +100,8 @@ struct Attempt<'a> {
 
 /// Where the attempt stands in the queue.
 enum Position<'a> {
-    First,
+    /// Nobody is in its way.
+    Free,
     Behind(&'a Place),
     Nowhere,
 }
@@ -158,8 +161,8 @@ impl<'a> Attempt<'a> {
                     self.trace.stand = None;
                     return Err(gone(None));
                 }
-                Position::First => {
-                    if let Some(claim) = self.first(&connection, &seen).await? {
+                Position::Free => {
+                    if let Some(claim) = self.granted(&connection, &seen).await? {
                         return Ok(claim);
                     }
                 }
@@ -193,7 +196,8 @@ impl<'a> Attempt<'a> {
         if seen.rest(self.clock().wall_micros()).is_some() {
             return Err(Standing::Resting.out_of_time());
         }
-        if seen.queue.is_empty() { Ok(()) } else { Err(contended("somebody else holds it")) }
+        let is_in_the_way = |place: &Place| (place.mode, self.request.mode) != (Mode::Shared, Mode::Shared);
+        if seen.queue.iter().any(is_in_the_way) { Err(contended("somebody else holds it")) } else { Ok(()) }
     }
 
     /// Takes a place in the queue, where there is none yet, and looks at it.
@@ -212,7 +216,7 @@ impl<'a> Attempt<'a> {
     /// sent at once.
     async fn make(&mut self, connection: &Connection, lock: Option<&LockRecord>) -> Result<Option<Seen>> {
         let access = self.ensemble.endpoint().access;
-        let stem = self.trace.path(&nodes::stem(self.request.holder));
+        let stem = self.trace.stem();
         let record = self.place_record(None).bytes();
         let path = self.trace.lock().to_owned();
         let (beginning, under_way) = {
@@ -244,14 +248,11 @@ impl<'a> Attempt<'a> {
     fn position<'s>(&self, seen: &'s Seen) -> Position<'s> {
         let own = self.trace.stand.as_ref();
         let index = own.and_then(|own| seen.queue.iter().position(|place| place.node == own.node));
-        match index {
-            None => Position::Nowhere,
-            Some(0) => Position::First,
-            Some(index) => Position::Behind(&seen.queue[index - 1]),
-        }
+        let Some(index) = index else { return Position::Nowhere };
+        nodes::in_the_way_of(&seen.queue, index).map_or(Position::Free, Position::Behind)
     }
 
-    /// Waits until something becomes of the place before.
+    /// Waits until something becomes of the place that is in the way.
     async fn wait_for(&mut self, connection: &Connection, place: &Place) -> Result<()> {
         self.standing = Standing::Held;
         if self.request.wait == Wait::No {
@@ -275,8 +276,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The lease, for the first of the queue; `None` where it is to look again.
-    async fn first(&mut self, connection: &Connection, seen: &Seen) -> Result<Option<ZooKeeperClaim>> {
+    /// The lease, where nobody is in the way; `None` where it is to look again.
+    async fn granted(&mut self, connection: &Connection, seen: &Seen) -> Result<Option<ZooKeeperClaim>> {
         let now = self.clock().wall_micros();
         if let Some(rest) = seen.rest(now) {
             let left = Duration::from_micros(rest.until_micros - now);
@@ -307,8 +308,17 @@ impl<'a> Attempt<'a> {
         if let Some(token) = offset::token(&seen.record, made_by, self.clock()) {
             return Ok(Some(token));
         }
-        let (endpoint, at) = (self.ensemble.endpoint(), (self.trace.lock(), path));
-        offset::raise(connection, endpoint, self.clock(), at, seen, made_by).await
+        let (endpoint, lock) = (self.ensemble.endpoint(), self.trace.lock());
+        let least = match self.request.mode {
+            Mode::Exclusive => None,
+            // Others may hold it by the present offset, or be about to by the new one.
+            Mode::Shared => {
+                let queue = standing(connection, lock, seen).await?;
+                queue.first().and_then(|first| offset::beyond(seen, first.stat.made_by))
+            }
+        };
+        let need = Need { path, made_by, least };
+        offset::raise(connection, endpoint, self.clock(), lock, seen, need).await
     }
 
     /// The claim takes over what the attempt has left in the queue.
@@ -384,7 +394,7 @@ pub(crate) fn erase_behind(mut trace: Trace) {
 
 fn trace(ensemble: &Ensemble, request: &AcquireRequest) -> Trace {
     let lock = nodes::lock(&ensemble.endpoint().chroot, &request.name);
-    Trace::new(ensemble.session(request.ttl), lock, nodes::stem(request.holder))
+    Trace::new(ensemble.session(request.ttl), lock, nodes::stem(request.holder, request.mode))
 }
 
 /// A node that was made, or was there.

@@ -21,6 +21,7 @@ use crate::connection::{Broken, Connection};
 use crate::endpoint::Endpoint;
 use crate::heartbeat::{self, Proof};
 use crate::protocol::{Answer, Code, Hello};
+use crate::signals::Onlooker;
 
 pub(crate) use held::Held;
 pub(crate) use keeping::heartbeat;
@@ -47,6 +48,8 @@ struct State {
     /// Whether a member was asked for the session, and has not answered yet.
     is_asked_for: bool,
     proof: Option<Proof>,
+    /// Whether a heartbeat is committed that the last connection has sent.
+    is_served: bool,
     /// How often all members were tried in vain, and what the last one said.
     failures: u64,
     failure: Option<Error>,
@@ -61,6 +64,8 @@ struct State {
     fresh: Vec<String>,
     /// By the path of a node, those who want to know when something becomes of it.
     listeners: HashMap<String, Vec<oneshot::Sender<()>>>,
+    /// Who wants to know of whatever the connection tells of.
+    onlooker: Option<Onlooker>,
     wakers: Vec<Waker>,
 }
 
@@ -246,6 +251,13 @@ impl Session {
         heard
     }
 
+    /// Has `onlooker` hear of whatever this connection tells of, as long as it lasts.
+    pub(crate) fn look_on(&self, connection: &Connection, onlooker: Onlooker) {
+        let mut state = self.state();
+        let is_current = state.open_connection().is_some_and(|current| current.is(connection));
+        state.onlooker = is_current.then_some(onlooker);
+    }
+
     /// Ends with what `look` finds, which is called again whenever something has changed.
     fn when<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> impl Future<Output = T> {
         poll_fn(move |context| {
@@ -267,6 +279,7 @@ impl Session {
         let held = std::mem::take(&mut state.held);
         let listeners = std::mem::take(&mut state.listeners);
         let connection = state.connection.take();
+        state.onlooker = None;
         state.proof = None;
         wake(state);
         // Whoever listens looks, and finds the session ended.
@@ -352,7 +365,7 @@ pub(crate) fn lost_touch(broken: &Broken) -> Error {
 /// What a code means that is not expected.
 pub(crate) fn refused(code: Code) -> Error {
     let kind = match code {
-        Code::NO_AUTH | Code::AUTH_FAILED | Code::INVALID_ACL => ErrorKind::Denied,
+        Code::NO_AUTH | Code::AUTH_FAILED | Code::INVALID_ACL | Code::LOGIN_NEEDED => ErrorKind::Denied,
         Code::SESSION_EXPIRED => return expired(),
         Code::SESSION_MOVED => ErrorKind::Unavailable,
         _ => ErrorKind::Unexpected,

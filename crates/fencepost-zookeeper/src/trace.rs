@@ -54,6 +54,11 @@ impl Trace {
         format!("{}/{node}", self.lock)
     }
 
+    /// What the path of the place begins with.
+    pub(crate) fn stem(&self) -> String {
+        self.path(&self.stem)
+    }
+
     /// The lock in whose queue it is.
     pub(crate) fn lock(&self) -> &str {
         &self.lock

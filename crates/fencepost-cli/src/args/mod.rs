@@ -224,9 +224,9 @@ pub(crate) struct Run {
     /// known whether the slot could be marked (exit 69) and where a signal asked the command to end: at least once.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "start", requires = "once_per")]
     pub(crate) slot_on: SlotOn,
-    /// Hold it beside others that only read; who does without it waits for all
+    /// Hold it together with others that only read
     ///
-    /// A reader that comes while a writer waits goes behind it. A reader seals no fence and passes no token on to one, also where the
+    /// Whoever runs without --shared holds it alone. A reader that comes while such a writer waits goes behind it. A reader seals no fence and passes no token on to one, also where the
     /// rule of the lock has fences.
     #[arg(long, conflicts_with_all = ["once_per", "slots", "at_least"])]
     pub(crate) shared: bool,

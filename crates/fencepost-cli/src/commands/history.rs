@@ -38,17 +38,17 @@ pub(crate) fn history(global: &Global, args: &args::History, printer: Printer) -
 }
 
 /// How often it is looked again where the lock changes hands meanwhile.
-const MOST_LOOKS: usize = 5;
+const MOST_TRIES: usize = 5;
 
 /// What stands in the logbook, and who holds the lock while it stands there.
 async fn consistent(locks: &Locks, name: &str) -> Result<(Logbook, LockState)> {
     let mut book = locks.logbook(name).await?;
-    let mut looks = 0;
+    let mut tries = 0;
     loop {
         let state = locks.inspect(name).await?;
         let after = locks.logbook(name).await?;
-        looks += 1;
-        if after == book || looks == MOST_LOOKS {
+        tries += 1;
+        if after == book || tries == MOST_TRIES {
             return Ok((after, state));
         }
         book = after;

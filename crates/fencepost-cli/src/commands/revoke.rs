@@ -74,6 +74,11 @@ impl<'a> Revocation<'a> {
             Ok(Revoked::Done) => {
                 let (lock, token) = (&self.args.lock, self.args.token);
                 self.printer.detail(format_args!("{lock}: the lease with token {token} is taken away"));
+                if !self.locks.profile().frees_when_revoked() {
+                    let what =
+                        "its holder is told to stop; the lock is free when all its processes have ended";
+                    self.printer.note(format_args!("{lock}: {what}"));
+                }
                 self.seal(&self.nobodys()?).map(|()| Exit::OK)
             }
             Ok(Revoked::NotCurrent) => self.not_current(&block_on(self.locks.inspect(name))?),

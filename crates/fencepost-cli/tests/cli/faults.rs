@@ -203,6 +203,36 @@ fn on_lost_warn_still_ends_the_command_of_a_killed_runner() {
 }
 
 #[test]
+fn revoked_command_is_stopped_and_the_lock_is_free_after_its_last_act() {
+    for trap in ["", "trap '' TERM;"] {
+        let home = Home::new();
+        let args = ["run", "--grace", "200ms", "--report", "report"];
+        let (run, pids) = start_tree(&home, &args, trap);
+        let status: Value = serde_json::from_str(&home.run(["status", "--json", "demo"]).stdout).unwrap();
+        let token = status["token"].to_string();
+        let other = (token.parse::<u64>().unwrap() + 1).to_string();
+        let revoke =
+            |token: &str| home.run(["revoke", "demo", "--yes", "--token", token, "--reason", "night shift"]);
+        revoke(&other).exits(1);
+        assert!(pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
+
+        let waiter = home.start(["run", "demo", "--", "date", "+%s%6N"]);
+        home.await_waiter("demo");
+        let revoked_at = now_micros();
+        let revoked = revoke(&token).exits(0);
+        assert!(revoked.stderr.contains("free when all its processes have ended"), "{revoked:?}");
+        let run = run.ends().exits(76);
+        assert!(run.stderr.contains("night shift"), "{run:?}");
+        assert!(pids.iter().all(|pid| !is_alive(*pid)), "{pids:?}");
+        assert!(last_act(&home) < revoked_at + 1_500_000, "{} µs", last_act(&home) - revoked_at);
+        let first_act: u64 = waiter.ends().exits(0).stdout.trim().parse().unwrap();
+        assert!(last_act(&home) < first_act, "the next one began before the revoked one had stopped");
+        let report = home.json("report");
+        assert_eq!((&report["outcome"], &report["lost_reason"]), (&"lost".into(), &"revoked".into()));
+    }
+}
+
+#[test]
 fn cleaner_of_lock_files_lets_no_second_holder_in() {
     let home = Home::new();
     home.write("counter", "0\n");

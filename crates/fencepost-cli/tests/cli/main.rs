@@ -5,6 +5,7 @@ mod advise;
 mod config;
 mod doctor;
 mod etcd;
+mod everywhere;
 mod exits;
 mod explain;
 mod faults;
@@ -14,6 +15,7 @@ mod fencing_page;
 mod files;
 #[cfg(feature = "lab")]
 mod lab;
+mod limits;
 mod look;
 mod manual;
 mod objectstore;

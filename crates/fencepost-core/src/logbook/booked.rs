@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_channel::oneshot;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::{Ended, Logbook, MOST_GRANTS, MarkOn, PastGrant, Period};
@@ -110,14 +112,34 @@ impl Entries {
     ) -> Result<Booked> {
         let clock = backend.clock().clone();
         let (entries, is_complete) = (self.clone(), Arc::default());
-        let mut booked = Booked { claim, book: Logbook::default(), clock, entries, is_complete };
-        match booked.begin(backend, request).await {
-            Ok(()) => Ok(booked),
-            Err(error) => {
-                // What is not given back now is bounded by the ttl.
-                drop(booked.claim.release().await);
-                Err(error)
-            }
+        let mut beginning =
+            Beginning(Some(Booked { claim, book: Logbook::default(), clock, entries, is_complete }));
+        let begun = beginning.write(backend, request).await;
+        match beginning.0.take() {
+            Some(booked) if begun.is_ok() => return Ok(booked),
+            Some(booked) => booked.given_back().await,
+            None => {}
+        }
+        Err(begun.err().unwrap_or_else(unanswered))
+    }
+}
+
+/// A claim that is about to begin, and is given back if nobody waits for that any more.
+struct Beginning(Option<Booked>);
+
+impl Beginning {
+    async fn write(&mut self, backend: &dyn Backend, request: &AcquireRequest) -> Result<()> {
+        match &mut self.0 {
+            Some(booked) => booked.begin(backend, request).await,
+            None => Err(unanswered()),
+        }
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        if let Some(booked) = self.0.take() {
+            drop(booked.given_back());
         }
     }
 }
@@ -126,6 +148,19 @@ impl Booked {
     /// What the holder sets when its work is done.
     pub(crate) fn completion(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_complete)
+    }
+
+    /// Gives the lock back in the background, with no entry; for whoever wants to wait for it. What is not given back is bounded by
+    /// the ttl.
+    fn given_back(self) -> impl Future<Output = ()> {
+        let (done, is_done) = oneshot::channel();
+        let claim = self.claim;
+        self.clock.spawn(async move {
+            drop(claim.release().await);
+            // Nobody may wait for it.
+            let _ = done.send(());
+        });
+        is_done.map(drop)
     }
 
     async fn begin(&mut self, backend: &dyn Backend, request: &AcquireRequest) -> Result<()> {

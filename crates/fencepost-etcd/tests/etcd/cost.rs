@@ -19,9 +19,10 @@ fn acquisition_and_release_take_as_many_round_trips_as_the_profile_says() {
     let (clock, proxy) = (Clock::system(), Proxy::start(server.address()));
     let trips = |begun| clock.now().since(begun).as_millis() / (2 * DELAY.as_millis());
     // What a client pays that has a connection and no lease, and then again with that lease.
-    let client = || {
+    let client = |is_shared: bool| {
         proxy.set(Mode::Pass);
         let lock = lock(&format!("etcd://{}", proxy.address()), "a", Duration::from_secs(30));
+        let lock = if is_shared { lock.shared() } else { lock };
         let take = || block_on(lock.acquire()).unwrap();
         block_on(take().release()).unwrap();
         proxy.set(Mode::Delay(DELAY));
@@ -38,9 +39,11 @@ fn acquisition_and_release_take_as_many_round_trips_as_the_profile_says() {
         counts
     };
     // The fewest: a busy machine makes some of them slower.
-    let (one, other) = (client(), client());
-    let fewest: Vec<u128> = one.iter().zip(&other).map(|(one, other)| *one.min(other)).collect();
-    let cost = PROFILE.cost.unwrap();
-    let (acquire, release) = (cost.acquire_trips.into(), cost.release_trips.into());
-    assert_eq!(fewest, [acquire, release, acquire - 1, release], "{one:?} {other:?}");
+    for is_shared in [false, true] {
+        let (one, other) = (client(is_shared), client(is_shared));
+        let fewest: Vec<u128> = one.iter().zip(&other).map(|(one, other)| *one.min(other)).collect();
+        let cost = PROFILE.cost.unwrap();
+        let (acquire, release) = (cost.acquire_trips.into(), cost.release_trips.into());
+        assert_eq!(fewest, [acquire, release, acquire - 1, release], "{one:?} {other:?} {is_shared}");
+    }
 }

@@ -20,6 +20,7 @@ fn foreign_keys_in_the_queue_are_passed_over() {
     }
     // It looks like ours, and no lease keeps it.
     server.control(&["put", "/fencepost/orders/q/x-0001020304050607", "{}"]);
+    server.control(&["put", "/fencepost/orders/q/r-0001020304050607", "{}"]);
     let onlooker = locks(&server.url());
     block_on(async {
         assert_eq!(onlooker.inspect("orders").await.unwrap().status, Status::Free);
@@ -42,6 +43,14 @@ fn foreign_keys_in_the_queue_are_passed_over() {
             lease.release().await.unwrap();
         };
         within(TTL, "the waiter's turn", join(waiter, meanwhile)).await;
+        let readers = [orders().shared(), orders().shared()];
+        for reader in &readers {
+            assert!(reader.try_acquire().await.unwrap().is_some(), "it is free");
+        }
+        let [one, other] = [readers[0].acquire().await.unwrap(), readers[1].acquire().await.unwrap()];
+        assert!(orders().try_acquire().await.unwrap().is_none(), "a writer came in beside readers");
+        one.release().await.unwrap();
+        other.release().await.unwrap();
         assert_eq!(onlooker.inspect("orders").await.unwrap().status, Status::Free);
     });
 }

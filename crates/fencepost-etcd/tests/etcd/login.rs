@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost_core::{Clock, ErrorKind};
+use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::{EtcdServer, EtcdSetup};
 use futures_util::future::join_all;
 
@@ -75,6 +76,87 @@ fn many_tasks_share_one_login() {
     sleep(Duration::from_secs(4));
     all(&client);
     assert!(logins(&server) - before <= 3.0, "{} logins", logins(&server) - before);
+}
+
+/// All watches go over one call, which was begun with a login that has run out meanwhile.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn watch_that_begins_after_the_login_has_run_out_is_begun_with_another() {
+    let mut server = EtcdSetup::default().arguments(&["--auth-token-ttl", "2"]).start();
+    server.require_login("s3cret");
+    let url = url(&server, "root:s3cret");
+    let (client, others) = (locks(&url), locks(&url));
+    let transactions = || server.figure("grpc_server_started_total{grpc_method=\"Txn\"");
+    let ttl = Duration::from_secs(30);
+    block_on(async {
+        let clock = Clock::system();
+        // Its key is watched from now on.
+        let held = client.lock("held").unwrap().ttl(ttl).acquire().await.unwrap();
+        clock.sleep(Duration::from_secs(4)).await;
+        let in_the_way = others.lock("orders").unwrap().ttl(ttl).acquire().await.unwrap();
+        let waiting = client.lock("orders").unwrap().ttl(ttl);
+        let meanwhile = async {
+            super::stage::until_waiting(&others, "orders", 1).await;
+            clock.sleep(Duration::from_millis(500)).await;
+            let before = transactions();
+            clock.sleep(Duration::from_secs(1)).await;
+            let asked = transactions() - before;
+            assert!(asked < 5.0, "{asked} requests of one that waits: it has no watch");
+            in_the_way.release().await.unwrap();
+        };
+        let waited = futures_util::future::join(waiting.acquire(), meanwhile);
+        let (lease, ()) = super::stage::within(Duration::from_secs(10), "the waiter's turn", waited).await;
+        lease.unwrap().release().await.unwrap();
+        held.release().await.unwrap();
+    });
+}
+
+/// It takes the server longer than one try of a renewal may take.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn login_that_is_slower_than_a_try_of_a_renewal_ends() {
+    let mut server = EtcdSetup::default().arguments(&["--bcrypt-cost", "12"]).start();
+    server.require_login("s3cret");
+    let ttl = Duration::from_secs(3);
+    let client = locks(&url(&server, "root:s3cret"));
+    let lease = block_on(client.lock("orders").unwrap().ttl(ttl).acquire()).unwrap();
+    // It ends the logins of the user.
+    server.control_with(&["user", "passwd", "root", "--interactive=false"], "s3cret\n");
+    let before = logins(&server);
+    sleep(ttl * 2);
+    assert!(logins(&server) > before, "the login was good still");
+    lease.check().unwrap();
+    block_on(lease.release()).unwrap();
+}
+
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn watch_that_breaks_costs_no_login() {
+    let mut server = EtcdServer::start();
+    server.require_login("s3cret");
+    let way = Proxy::start(server.address());
+    let through = locks(&format!("etcd://root:s3cret@{}", way.address()));
+    let direct = locks(&url(&server, "root:s3cret"));
+    block_on(async {
+        let held = direct.lock("orders").unwrap().ttl(TTL * 3).acquire().await.unwrap();
+        let waiting = through.lock("orders").unwrap().ttl(TTL * 3);
+        let meanwhile = async {
+            super::stage::until_waiting(&direct, "orders", 1).await;
+            let before = logins(&server);
+            for _ in 0..5 {
+                Clock::system().sleep(Duration::from_millis(200)).await;
+                way.set(Mode::Cut);
+                way.set(Mode::Pass);
+            }
+            held.release().await.unwrap();
+            before
+        };
+        let waited = futures_util::future::join(waiting.acquire(), meanwhile);
+        let (lease, before) = super::stage::within(TTL * 3, "the waiter's turn", waited).await;
+        let more = logins(&server) - before;
+        assert!(more < 0.5, "{more} logins with a login that is good");
+        lease.unwrap().release().await.unwrap();
+    });
 }
 
 #[test]

@@ -11,6 +11,8 @@ mod login;
 mod looking;
 mod loss;
 mod proof;
+mod sharing;
+mod signals;
 mod stage;
 mod tls;
 mod tokens;

@@ -55,6 +55,10 @@ impl Process {
         self.lines.recv_timeout(LIMIT).expect("the child says something")
     }
 
+    pub(super) fn pid(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
     pub(super) fn kill(mut self) {
         self.end();
     }
@@ -89,6 +93,7 @@ fn task() {
     match task.as_str() {
         "write logbooks" => super::logbook::write_for_ever(&directory),
         "write a long logbook" => super::logbook::write_a_long_one(&directory),
+        "hold until lost" => super::revoke::hold_until_lost(&directory),
         other => panic!("no child does {other:?}"),
     }
 }

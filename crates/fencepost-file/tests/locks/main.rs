@@ -3,6 +3,7 @@
 
 mod child;
 mod logbook;
+mod revoke;
 
 use std::path::Path;
 use std::time::Duration;

@@ -13,7 +13,9 @@ mod quarantine;
 mod rights;
 mod sequences;
 mod sessions;
+mod sharing;
 mod silence;
+mod slots;
 mod stage;
 #[cfg(feature = "tls")]
 mod tls;

@@ -16,6 +16,9 @@ use crate::stage::{lock, locks};
 const URL: &str = "FENCEPOST_CLIENT_URL";
 const TTL_MS: &str = "FENCEPOST_CLIENT_TTL";
 
+/// Is set where it shares the lock.
+const SHARES: &str = "FENCEPOST_CLIENT_SHARES";
+
 const ASKS: &str = "@asks";
 const HOLDS: &str = "@holds";
 
@@ -27,8 +30,18 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start(url: &str, ttl: Duration) -> Self {
-        let program = std::env::current_exe().expect("a program knows its own path");
-        let mut process = Command::new(program)
+        Self::of(Command::new(own_program()), url, ttl)
+    }
+
+    /// One that shares the lock.
+    pub(crate) fn start_reader(url: &str, ttl: Duration) -> Self {
+        let mut command = Command::new(own_program());
+        command.env(SHARES, "yes");
+        Self::of(command, url, ttl)
+    }
+
+    fn of(mut command: Command, url: &str, ttl: Duration) -> Self {
+        let mut process = command
             .args(["--ignored", "--exact", "process::client", "--nocapture", "--test-threads=1"])
             .env(URL, url)
             .env(TTL_MS, ttl.as_millis().to_string())
@@ -82,6 +95,10 @@ impl Client {
     }
 }
 
+fn own_program() -> std::path::PathBuf {
+    std::env::current_exe().expect("a program knows its own path")
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         // One that was killed is gone already.
@@ -96,7 +113,9 @@ fn client() {
     let (Ok(url), Ok(ttl)) = (std::env::var(URL), std::env::var(TTL_MS)) else { return };
     let ttl = Duration::from_millis(ttl.parse().unwrap());
     println!("{ASKS}");
-    match block_on(lock(&locks(&url), "a").ttl(ttl).acquire()) {
+    let exclusive = lock(&locks(&url), "a").ttl(ttl);
+    let lock = if std::env::var_os(SHARES).is_some() { exclusive.shared() } else { exclusive };
+    match block_on(lock.acquire()) {
         Ok(lease) => {
             println!("{HOLDS}");
             let _ = std::io::stdin().read(&mut [0]);

@@ -12,12 +12,13 @@ use crate::stage::{
 };
 
 /// What a role needs that uses a schema of somebody else: the least.
-const LEAST: [&str; 5] = [
+const LEAST: [&str; 6] = [
     "grant usage on schema fencepost to ann",
     "grant select, update on fencepost.installation to ann",
     "grant select, insert, update on fencepost.incarnation to ann",
     "grant select, insert, update on fencepost.lock to ann",
     "grant select, insert, update, delete on fencepost.waiter to ann",
+    "grant select, insert, update, delete on fencepost.reader to ann",
 ];
 
 /// What it needs besides to take locks away.
@@ -35,6 +36,7 @@ fn server_with_ann() -> PostgresServer {
 
 /// Everything that can be done with a lock.
 fn use_everything(server: &PostgresServer, locks: &Locks) {
+    release(take(&lock(locks, "b").shared()));
     let held = take(&lock(locks, "b").ttl(LONG));
     let waiting = ask(&lock(&as_role(server, "ann", "max_ttl=61s"), "b").ttl(LONG));
     wait_for_waiters(server, 1);

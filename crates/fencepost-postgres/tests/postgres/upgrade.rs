@@ -42,6 +42,7 @@ fn schema_of_an_older_version_is_brought_up_to_date_and_keeps_its_tokens_and_gra
     let held = take(&lock(&ann, "a").ttl(LONG).history(2));
     assert_held(&held, &ann);
     release(held);
+    release(take(&lock(&ann, "a").shared()));
     assert_eq!(block_on(ann.logbook("a")).expect("it can be read").grants.len(), 1);
     let may = "select has_table_privilege('bob', 'fencepost.logbook', 'insert')";
     assert_eq!(server.query(may), "f", "who could hold no lock can keep no logbook");

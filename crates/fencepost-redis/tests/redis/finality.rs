@@ -76,6 +76,19 @@ fn request_that_arrives_after_it_was_cancelled_gets_nothing() {
     assert_nothing_is_left(&late.server);
 }
 
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn request_of_a_reader_that_arrives_after_it_was_cancelled_gets_nothing() {
+    let (late, asking) = Late::request(|lock| try_once(&lock.clone().shared()));
+    assert_kind(&asking.join().unwrap().unwrap_err(), ErrorKind::Unavailable);
+    let reader = take(&lock(&at(late.server.port(), CARELESS), "a").shared());
+    late.arrives();
+    let readers = look(&at(late.server.port(), CARELESS), "a").readers;
+    assert_eq!(readers.iter().map(|reader| reader.holder).collect::<Vec<_>>(), [reader.holder()]);
+    release(reader);
+    assert_nothing_is_left(&late.server);
+}
+
 /// The control: without the tombstone the late request takes the lock for nobody.
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]

@@ -13,6 +13,7 @@ mod network;
 mod quarantine;
 mod replication;
 mod sentinel;
+mod sharing;
 mod stage;
 #[cfg(feature = "tls")]
 mod tls;

@@ -37,6 +37,8 @@ pub(crate) const CARELESS: &str = "quarantine=off";
 pub(crate) const ACQUIRE: &str = concat!(
     include_str!("../../lua/claim_alone.lua"),
     "\n",
+    include_str!("../../lua/readers.lua"),
+    "\n",
     include_str!("../../lua/hand_over.lua"),
     "\n",
     include_str!("../../lua/enter.lua"),
@@ -45,7 +47,8 @@ pub(crate) const ACQUIRE: &str = concat!(
 );
 
 /// The RENEW of the product.
-pub(crate) const RENEW: &str = include_str!("../../lua/renew.lua");
+pub(crate) const RENEW: &str =
+    concat!(include_str!("../../lua/readers.lua"), "\n", include_str!("../../lua/renew.lua"));
 
 pub(crate) fn clock() -> Clock {
     Clock::system()
@@ -189,7 +192,7 @@ pub(crate) fn assert_nothing_is_left(server: &RedisServer) {
 }
 
 fn is_of_somebody(key: &str) -> bool {
-    [":l", ":q", ":w"].iter().any(|what| key.ends_with(what))
+    [":l", ":q", ":w", ":r", ":d"].iter().any(|what| key.ends_with(what))
 }
 
 /// How often a server has carried out a command.
@@ -288,13 +291,22 @@ pub(crate) struct StoppedWaiter {
 }
 
 impl StoppedWaiter {
-    /// Joins the queue of a lock.
+    /// Joins the queue of a lock that it wants alone.
     pub(crate) fn joining(server: &RedisServer, name: &str) -> Self {
+        Self::in_queue(server, name, "alone")
+    }
+
+    /// Joins the queue of a lock that it wants to share.
+    pub(crate) fn sharing(server: &RedisServer, name: &str) -> Self {
+        Self::in_queue(server, name, "shared")
+    }
+
+    fn in_queue(server: &RedisServer, name: &str, mode: &str) -> Self {
         let [holder, process] = [clock().random(), clock().random()].map(|random| format!("{random:032x}"));
         let mut connection = server.client().expect("the server answers");
         connection.command(&["SUBSCRIBE", &format!("fencepost:p:{process}")]).expect("it can be listened to");
         let place = server.command(&["HINCRBY", &key(name, "s"), "q", "1"]).integer().to_string();
-        let entry = format!("{}|{process}|1|{{}}", server_time(server) + 6_000);
+        let entry = format!("{}|{process}|1|{mode}|{{}}", server_time(server) + 6_000);
         server.command(&["ZADD", &key(name, "q"), &place, &holder]);
         server.command(&["HSET", &key(name, "w"), &holder, &entry]);
         for what in ["q", "w", "s"] {

@@ -65,10 +65,14 @@ pub enum Defect {
     SharesNothing,
     /// It lets everybody share a lock, also who wants it alone.
     SharesWithEverybody,
+    /// It takes its time to read the logbook, which is no mistake; but it shows what is left of calls that are dropped meanwhile.
+    ReadsTheLogbookSlowly,
     /// It acknowledges what is written into the logbook, and writes nothing.
     ForgetsTheLogbook,
     /// It acknowledges what a holder that is gone writes into the logbook.
     WritesForAnybody,
+    /// It signals no change.
+    SignalsNothing,
     /// It lifts nothing.
     NeverLifts,
     /// It lifts the next grant alone.
@@ -89,6 +93,8 @@ pub enum Defect {
     Shows(Lie),
     /// A list leaves out the last lock.
     ListsTooFew,
+    /// Every second list is empty.
+    ListsNowAndThen,
     /// A list shows locks that are free.
     ListsFreeLocks,
     /// A list is not in the order of the names.

@@ -20,7 +20,7 @@ use fencepost_core::{
     Status, Wait, Waiter,
 };
 
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream, StreamExt};
 
 use claim::BrokenClaim;
 
@@ -43,6 +43,7 @@ struct Inside {
 #[derive(Debug, Default)]
 struct Notes {
     grants: u64,
+    looks: u64,
     first: Option<FencingToken>,
     next: Option<FencingToken>,
     /// Waiters beside those of the healthy backend, in the order in which they came.
@@ -216,6 +217,11 @@ impl Backend for Broken {
         let mut states = self.healthy().list(prefix).await?;
         match self.defect() {
             Defect::ListsTooFew => drop(states.pop()),
+            Defect::ListsNowAndThen => {
+                let mut notes = self.notes();
+                notes.looks += 1;
+                states.retain(|_| !notes.looks.is_multiple_of(2));
+            }
             Defect::ListsInDisorder => states.reverse(),
             Defect::ListsFreeLocks => {
                 let names = self.notes().names.clone().into_iter().filter(|name| prefix.matches(name));
@@ -274,11 +280,17 @@ impl Backend for Broken {
     }
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
+        if self.defect() == Defect::ReadsTheLogbookSlowly {
+            self.clock().sleep(Duration::from_millis(2)).await;
+        }
         self.healthy().logbook(name).await
     }
 
     async fn signals(&self, prefix: &NamePrefix) -> Result<Option<BoxStream<'static, ()>>> {
-        self.healthy().signals(prefix).await
+        match self.defect() {
+            Defect::SignalsNothing => Ok(Some(stream::pending().boxed())),
+            _ => self.healthy().signals(prefix).await,
+        }
     }
 
     async fn examine(&self) -> Result<Examination> {

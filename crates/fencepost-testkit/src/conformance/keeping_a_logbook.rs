@@ -1,6 +1,8 @@
 //! What holders leave beside the token for those to come: the last grants, and the last period that was done.
 
-use fencepost_core::{Ended, ErrorKind, Lock, Logbook, MarkOn, Revoked, Wait};
+use std::time::Duration;
+
+use fencepost_core::{Ended, ErrorKind, Lock, Logbook, MarkOn, Raced, Revoked, Status, Wait, race};
 use futures_util::future::join_all;
 
 use super::stage::{Stage, take};
@@ -47,6 +49,26 @@ pub(super) async fn lease_that_is_gone_writes_no_logbook(stage: &Stage<'_>) {
     drop(late.release().await);
 }
 
+pub(super) async fn revoked_lease_writes_no_logbook(stage: &Stage<'_>) {
+    let name = "orders".parse().expect("the suite's names are valid");
+    let backend = stage.locks().backend();
+    let request = stage.request("orders", Wait::No);
+    let mut late = backend.acquire(&request).await.expect("a free lock can be had");
+    late.write_logbook(b"early").await.expect("its holder can write");
+    let revoked = stage.client().backend().revoke(&name, late.grant().token, "a test").await;
+    assert_eq!(revoked.expect("the holder can be revoked"), Revoked::Done);
+    let refused = late.write_logbook(b"late").await.expect_err("a lease that was taken away wrote");
+    assert_eq!(refused.kind(), ErrorKind::Lost, "{refused}");
+    drop(late.release().await);
+
+    let request = stage.request("orders", Wait::No);
+    let mut next = stage.client().backend().acquire(&request).await.expect("a lock that was let go is free");
+    let read = backend.logbook(&name).await.expect("a logbook can be read");
+    assert_eq!(read.as_deref(), Some(&b"early"[..]), "it is what was written before");
+    next.write_logbook(b"next").await.expect("its holder can write");
+    next.release().await.expect("a lease that is held can be released");
+}
+
 pub(super) async fn period_is_begun_once(stage: &Stage<'_>) {
     let first = take(&once(stage, "tick-9", MarkOn::Start)).await;
     let refused = once(stage, "tick-9", MarkOn::Start).try_acquire().await;
@@ -86,6 +108,22 @@ pub(super) async fn period_of_many_attempts_is_begun_once(stage: &Stage<'_>) {
             join_all((0..8).map(attempt)).await.into_iter().map(|begun| begun.expect("it is asked for"));
         assert_eq!(begun.sum::<u32>(), 1, "so often was period {period} begun");
     }
+}
+
+/// A grant is followed by requests about the logbook; whoever drops the call then holds nothing.
+pub(super) async fn dropped_acquire_of_a_period_leaves_no_holder(stage: &Stage<'_>) {
+    const DROPS: u64 = 100;
+    for drop_number in 0..DROPS {
+        let lock = once(stage, &drop_number.to_string(), MarkOn::Start);
+        let most = Duration::from_millis(6);
+        if let Raced::Second(lease) = race(stage.sleep(stage.random_duration(most)), lock.acquire()).await {
+            lease.expect("everybody gives the lock back").release().await.expect("it is held");
+        }
+    }
+    stage
+        .until_state("orders", "nothing is left of the dropped calls", |seen| seen.status == Status::Free)
+        .await;
+    stage.take("orders").await.release().await.expect("a lease that is held can be released");
 }
 
 pub(super) async fn history_shows_the_last_grants_and_how_they_ended(stage: &Stage<'_>) {

@@ -22,6 +22,7 @@ mod slots;
 mod stage;
 mod terms;
 mod waiting;
+mod watching;
 mod when;
 
 use std::panic::AssertUnwindSafe;
@@ -66,6 +67,7 @@ macro_rules! __cases {
             revoking async revoke_with_another_token_changes_nothing: IS_REVOCABLE;
             revoking async revoked_holder_hears_of_it_and_the_next_token_is_greater: IS_REVOCABLE;
             revoking async revoked_holder_is_told_why: PUSHES_REVOCATIONS;
+            revoking async revoked_lock_is_free_when_its_holder_has_let_go_and_not_before: IS_REVOCABLE_AND_ENDS_WITH_THE_PROCESS;
             revoking async revoke_is_refused_where_it_is_not_promised: IS_NOT_REVOCABLE;
             revoking async foreign_give_back_changes_nothing: ALWAYS;
             revoking async lease_can_be_freed_by_another_process: IS_GIVEN_BACK_BY_OTHERS;
@@ -117,12 +119,23 @@ macro_rules! __cases {
             slots async slots_are_refused_where_they_are_not_promised: HAS_NO_SLOTS;
 
             keeping_a_logbook async logbook_is_there_for_the_next_holder: KEEPS_A_LOGBOOK;
-            keeping_a_logbook async lease_that_is_gone_writes_no_logbook: KEEPS_A_LOGBOOK_AND_IS_REVOCABLE;
+            keeping_a_logbook async lease_that_is_gone_writes_no_logbook: KEEPS_A_LOGBOOK_AND_FREES_WHEN_REVOKED;
+            keeping_a_logbook async revoked_lease_writes_no_logbook: KEEPS_A_LOGBOOK_AND_IS_REVOCABLE;
             keeping_a_logbook async period_is_begun_once: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_counts_as_done_when_its_holder_says_so: KEEPS_A_LOGBOOK;
             keeping_a_logbook async period_of_many_attempts_is_begun_once: KEEPS_A_LOGBOOK;
+            keeping_a_logbook async dropped_acquire_of_a_period_leaves_no_holder: KEEPS_A_LOGBOOK;
             keeping_a_logbook async history_shows_the_last_grants_and_how_they_ended: KEEPS_A_LOGBOOK;
             keeping_a_logbook async logbook_is_refused_where_it_is_not_promised: KEEPS_NO_LOGBOOK;
+
+            watching async watch_begins_with_what_is_not_free: ALWAYS;
+            watching async changes_of_the_holder_are_told_in_their_order: ALWAYS;
+            watching async change_is_signalled_where_the_store_pushes: ALWAYS;
+            watching async nothing_is_told_when_nothing_changes: ALWAYS;
+            watching async waiter_that_comes_and_goes_is_told: SHOWS_WAITERS;
+            watching async reader_that_comes_is_told: IS_SHARED;
+            watching async lease_that_runs_out_is_told: RUNS_OUT;
+            watching async grants_between_two_looks_are_told_from_the_logbook: KEEPS_A_LOGBOOK;
 
             sets async set_comes_in_the_order_in_which_it_was_named: ALWAYS;
             sets async lock_named_twice_in_a_set_is_refused: ALWAYS;

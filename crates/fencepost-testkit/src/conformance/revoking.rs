@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencepost_core::{
-    Error, ErrorKind, Expiry, FencingToken, Handover, HolderId, Lease, Loss, LossReason, Revoked, Status,
+    Error, ErrorKind, FencingToken, Handover, HolderId, Lease, Loss, LossReason, Revoked, Status,
 };
 
 use super::holding::what_is_seen;
@@ -50,11 +50,11 @@ pub(super) async fn revoked_holder_hears_of_it_and_the_next_token_is_greater(sta
     assert_eq!(lease.check().expect_err("a revoked lease is not held").kind(), ErrorKind::Lost);
 
     // A lock that ends with its process is free once that process has let go of it.
-    let lease = if stage.profile().expiry == Expiry::WithProcess {
+    let lease = if stage.profile().frees_when_revoked() {
+        Some(lease)
+    } else {
         assert_is_told_of_the_loss(lease).await;
         None
-    } else {
-        Some(lease)
     };
     let next = stage.within(stage.slack(), "the next holder", stage.other("orders").acquire()).await;
     let next = next.expect("the lease was taken away");
@@ -68,6 +68,22 @@ pub(super) async fn revoked_holder_hears_of_it_and_the_next_token_is_greater(sta
         Some(next.holder()),
         "the lost lease's release hit the next"
     );
+    next.release().await.expect("the next holder was not disturbed");
+}
+
+/// Its work may not have stopped yet.
+pub(super) async fn revoked_lock_is_free_when_its_holder_has_let_go_and_not_before(stage: &Stage<'_>) {
+    let lease = take(&stage.lock("orders").ttl(stage.long_ttl())).await;
+    stage.client().revoke("orders", lease.token(), REASON).await.expect("a lease can be revoked");
+    let waiting = stage.other("orders").wait(stage.ttl() / 4);
+    let refused =
+        waiting.acquire().await.expect_err("the next holder came before the revoked one had let go");
+    assert_eq!(refused.kind(), ErrorKind::Contended);
+    assert_eq!(stage.state("orders").await.holder, Some(lease.holder()), "it is seen who has the lock still");
+    assert_is_told_of_the_loss(lease).await;
+    let next = stage.within(stage.slack(), "the next holder", stage.other("orders").acquire()).await;
+    let next = next.expect("the revoked holder has let go");
+    next.check().expect("what was said to the one before is not said to this one");
     next.release().await.expect("the next holder was not disturbed");
 }
 

@@ -107,6 +107,11 @@ pub(super) const IS_NOT_DETACHABLE: When =
     When::new(|profile| !profile.detach, "its leases can be detached", Needs::Nothing);
 pub(super) const IS_REVOCABLE: When =
     When::new(|profile| profile.revoke, "its leases cannot be taken away", Needs::Nothing);
+pub(super) const IS_REVOCABLE_AND_ENDS_WITH_THE_PROCESS: When = When::new(
+    |profile| profile.revoke && !profile.frees_when_revoked(),
+    "its leases cannot be taken away, or are over at once then",
+    Needs::Nothing,
+);
 pub(super) const IS_NOT_REVOCABLE: When =
     When::new(|profile| !profile.revoke, "its leases can be taken away", Needs::Nothing);
 pub(super) const PUSHES_REVOCATIONS: When = When::new(
@@ -145,6 +150,11 @@ pub(super) const KEEPS_A_LOGBOOK: When =
 pub(super) const KEEPS_A_LOGBOOK_AND_IS_REVOCABLE: When = When::new(
     |profile| profile.logbook && profile.revoke,
     "the store keeps no logbook, or its leases cannot be taken away",
+    Needs::Nothing,
+);
+pub(super) const KEEPS_A_LOGBOOK_AND_FREES_WHEN_REVOKED: When = When::new(
+    |profile| profile.logbook && profile.frees_when_revoked(),
+    "the store keeps no logbook, or no other can hold a lock before its holder has let go",
     Needs::Nothing,
 );
 pub(super) const KEEPS_NO_LOGBOOK: When =

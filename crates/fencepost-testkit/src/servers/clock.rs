@@ -1,4 +1,4 @@
-//! A wall clock of a server's own, which a test can step while the server runs.
+//! A wall clock of a process's own, which a test can step while the process runs.
 //!
 //! `shim/clockshim.c` is preloaded and adds a number from a file to the wall clock. Clocks that nobody can set are left
 //! alone, as they are when a machine's clock is stepped.
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::installed;
 
-/// The clock of one server.
+/// The clock of one server, or of any other process.
 #[derive(Debug)]
-pub(super) struct SteppedClock {
+pub struct SteppedClock {
     shim: PathBuf,
     file: PathBuf,
     offset_micros: i64,
@@ -21,24 +21,24 @@ pub(super) struct SteppedClock {
 
 impl SteppedClock {
     /// A clock that is right, kept in `folder`.
-    pub(super) fn new(folder: &Path) -> Self {
+    pub fn new(folder: &Path) -> Self {
         let clock = Self { shim: compiled(folder), file: folder.join("clock"), offset_micros: 0 };
         clock.set();
         clock
     }
 
     /// Runs a command on this clock.
-    pub(super) fn apply_to(&self, command: &mut Command) {
+    pub fn apply_to(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.shim).env("FENCEPOST_CLOCK", &self.file);
     }
 
     /// Steps the clock forward, also of a server that runs.
-    pub(super) fn step_forward(&mut self, by: Duration) {
+    pub fn step_forward(&mut self, by: Duration) {
         self.step(micros(by));
     }
 
     /// Steps the clock back, also of a server that runs.
-    pub(super) fn step_back(&mut self, by: Duration) {
+    pub fn step_back(&mut self, by: Duration) {
         self.step(-micros(by));
     }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 use fencepost_core::Clock;
 
 pub use certificates::Certificates;
+pub use clock::SteppedClock;
 pub use etcd::{EtcdCluster, EtcdServer, EtcdSetup};
 pub use moto::MotoServer;
 pub use pgbouncer::{PgBouncer, PoolMode};

@@ -98,6 +98,8 @@ controls! {
         WITH_PROCESS, None, WaitsForTheStopped, "did not answer in";
     open_descriptor_keeps_nothing: descriptor_that_stays_open_keeps_the_lock_taken,
         WITH_PROCESS, None, ReleasesTooMuch, "the lock was freed while its descriptor was open";
+    revoked_lease_is_over_at_once: revoked_lock_is_free_when_its_holder_has_let_go_and_not_before,
+        REVOCABLE_WITH_PROCESS, None, None, "the next holder came before the revoked one had let go";
     nothing_is_given_back: lease_can_be_freed_by_another_process,
         AFTER_TTL, Some(Defect::GivesBackNothing), None, "it was given back already";
     stopped_holder_keeps_a_lease_that_runs_out: paused_holder_loses_the_lock_and_is_fenced_off,
@@ -105,6 +107,9 @@ controls! {
     lease_of_a_stopped_holder_ends_early: paused_holder_loses_the_lock_and_is_fenced_off,
         AFTER_TTL, Some(Defect::FreesTooEarly), None, "the store took it back after";
 }
+
+/// What the server does not keep: it frees a lock as soon as its lease is revoked.
+const REVOCABLE_WITH_PROCESS: Profile = WITH_PROCESS.revocable();
 
 struct BrokenServer(Server, Profile);
 

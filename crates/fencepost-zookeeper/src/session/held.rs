@@ -90,6 +90,9 @@ impl Session {
     /// A watch has seen something become of a node.
     pub(super) fn see(&self, sight: &Sight) {
         let mut state = self.state();
+        if let Some(onlooker) = &mut state.onlooker {
+            onlooker.hear(&sight.path);
+        }
         let listeners = state.listeners.remove(&sight.path);
         let is_held = state.held.contains_key(&sight.path);
         if is_held

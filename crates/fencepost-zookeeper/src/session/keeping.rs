@@ -63,8 +63,13 @@ pub(super) async fn keep(session: Session) {
         match connected {
             Ok(_) if session.has_ended() => {}
             Ok(connection) => {
-                failures = 0;
                 beat(&session, &connection).await;
+                // A member that welcomes us and serves nothing is no better than one that cannot be reached.
+                failures = if session.state().is_served { 0 } else { failures + 1 };
+                if failures > 0 && !session.has_ended() {
+                    note_failure(&session, &unavailable("the member welcomes us and closes the connection"));
+                    pause(&session, failures).await;
+                }
             }
             Err(error) if error.kind() == ErrorKind::Lost => session.end(&error),
             Err(error) => {
@@ -202,20 +207,24 @@ fn adopt(
     stream: Stream,
     socket: Socket,
 ) -> Connection {
-    let timeout = Duration::from_millis(u64::from(welcome.timeout_ms.unsigned_abs()));
+    let granted = Duration::from_millis(u64::from(welcome.timeout_ms.unsigned_abs()));
+    let timeout =
+        Some(session.timeout()).filter(|had| !had.is_zero()).map_or(granted, |had| had.min(granted));
     let listener: Arc<dyn Listener> = Arc::new(Ear(session.clone()));
     let connection = Connection::new(session.clock(), stream, socket, silent_most(timeout), listener);
     let mut state = session.state();
     state.hello.session = welcome.session;
     state.hello.password = welcome.password;
-    state.hello.timeout_ms = welcome.timeout_ms;
+    // The time-out that it was opened with, also where this member would grant more: the next leader knows that one alone.
+    state.hello.timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
     state.timeout = timeout;
+    state.is_served = false;
     state.failures = 0;
     let mut proof = Proof::new(timeout, opened_at);
     {
         let mut batch = connection.batch();
         if let Some(login) = &session.endpoint().login {
-            drop(batch.call(&Request::login("digest", login.proof())));
+            batch.log_in(&Request::login("digest", login.proof()));
         }
         for path in state.held.keys() {
             batch.tell(&Request::data(path, true), path);
@@ -246,8 +255,7 @@ async fn beat(session: &Session, connection: &Connection) {
         if until(clock, Some(at), gone).await.is_some() {
             return;
         }
-        if is_unused(session) {
-            session.leave();
+        if session.leave_if_unused() {
             return;
         }
         session.give_up_what_is_not_renewed();
@@ -259,11 +267,19 @@ async fn beat(session: &Session, connection: &Connection) {
     }
 }
 
-fn is_unused(session: &Session) -> bool {
-    let now = session.clock().now();
-    let state = session.state();
-    let most = UNUSED_MOST.min(state.timeout);
-    state.unused_since.is_some_and(|since| now.since(since) >= most)
+impl Session {
+    /// Closes it where nobody has used it for a while; whether that is so. Whoever comes meanwhile comes before or after.
+    fn leave_if_unused(&self) -> bool {
+        let now = self.clock().now();
+        let mut state = self.state();
+        let most = UNUSED_MOST.min(state.timeout);
+        let is_over = state.unused_since.is_some_and(|since| now.since(since) >= most);
+        if is_over {
+            state.is_left = true;
+            self.close_if_unused(state);
+        }
+        is_over
+    }
 }
 
 /// Ends the session of a connection, so that nothing of it is left; a process that is about to end waits for it.
@@ -302,12 +318,22 @@ impl Listener for Ear {
         }
     }
 
+    fn logged_in(&self, code: Code) {
+        if code != Code::OK {
+            self.0.deny(code);
+        }
+    }
+
     fn beaten(&self, answer: &Answer) {
+        if answer.code == Code::LOGIN_NEEDED {
+            return self.0.deny(answer.code);
+        }
         if let Some(code @ (Code::SESSION_EXPIRED | Code::SESSION_MOVED)) = answer.check() {
             return self.0.refuse(code);
         }
         let mut state = self.0.state();
         let now = self.0.clock().now();
+        state.is_served |= answer.is_committed();
         match &mut state.proof {
             Some(proof) if answer.is_committed() => proof.committed(now),
             // A member that is busy refuses without asking its leader, so nothing is known of the session.
@@ -328,6 +354,7 @@ impl Listener for Ear {
             state.failure = Some(unavailable(why));
             // Their watches are gone with the connection: they look again on the next one.
             state.listeners.clear();
+            state.onlooker = None;
         }
         wake(state);
     }
@@ -349,6 +376,19 @@ impl Session {
         let connection = self.state().connection.clone();
         if let Some(connection) = connection {
             connection.close("the session has moved to another member");
+        }
+    }
+
+    /// The member does not let us in. A session with leases goes on to the next one, where it had been let in before.
+    fn deny(&self, code: Code) {
+        let error = Error::new(ErrorKind::Denied, "log in", format!("ZooKeeper says {}", code.describe()))
+            .hint("it asks for a login, or takes none by name and password (the scheme digest)");
+        let state = self.state();
+        let (has_leases, connection) = (!state.held.is_empty(), state.connection.clone());
+        drop(state);
+        match connection {
+            Some(connection) if has_leases => connection.close(&error.to_string()),
+            _ => self.end(&error),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fencepost_core::{Lease, Moment, block_on};
+use fencepost_core::{Lease, Lock, Moment, block_on};
 use fencepost_testkit::servers::{ZooKeeperClient, ZooKeeperEnsemble, ZooKeeperSetup, ZooKeeperStay};
 
 use crate::stage::{History, eventually, locks, now, sleep};
@@ -58,9 +58,20 @@ impl CutOff {
 #[test]
 #[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
 fn holder_on_a_follower_that_is_cut_off_stops_before_the_next_one_begins() {
+    assert_stops_in_time(|lock| lock);
+}
+
+#[test]
+#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
+fn reader_on_a_follower_that_is_cut_off_stops_before_a_writer_begins() {
+    assert_stops_in_time(Lock::shared);
+}
+
+#[track_caller]
+fn assert_stops_in_time(wanted: fn(Lock) -> Lock) {
     let scene = CutOff::new();
     for _ in 0..2 {
-        let lock = locks(&url(scene.address())).lock("orders").unwrap().ttl(TTL);
+        let lock = wanted(locks(&url(scene.address())).lock("orders").unwrap().ttl(TTL));
         let lease = block_on(lock.acquire()).unwrap();
         sleep(TTL);
         lease.check().expect("a healthy holder keeps its lease");
@@ -77,11 +88,6 @@ fn holder_on_a_follower_that_is_cut_off_stops_before_the_next_one_begins() {
             });
             let next_from = scene.next_holder_from();
             let believed_to = holder.join().unwrap();
-            println!(
-                "believed for {:?}, the next one after {:?}",
-                believed_to.since(cut_at),
-                next_from.since(cut_at)
-            );
             assert!(believed_to < next_from, "two at once for {:?}", believed_to.since(next_from));
             believed_to
         });

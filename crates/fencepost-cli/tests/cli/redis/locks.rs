@@ -24,7 +24,18 @@ fn status_says_who_holds_and_who_waits_in_order() {
     let keys: Vec<_> = status.as_object().unwrap().keys().cloned().collect();
     assert_eq!(
         keys,
-        ["backend", "holder", "label", "lock", "remaining_ms", "since", "state", "token", "waiters"]
+        [
+            "backend",
+            "holder",
+            "label",
+            "lock",
+            "readers",
+            "remaining_ms",
+            "since",
+            "state",
+            "token",
+            "waiters"
+        ]
     );
     assert_eq!(
         (&status["lock"], &status["state"], &status["backend"]),
