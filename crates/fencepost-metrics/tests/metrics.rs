@@ -161,3 +161,34 @@ fn name_of_the_lock_is_a_label_only_where_that_is_asked_for() {
     assert_eq!(by_lock.value(&format!("fencepost_attempts_total{{{labels}}}")), Some(1.0));
     assert!(by_lock.value(&format!("fencepost_token{{{labels}}}")).unwrap() > 0.0);
 }
+
+#[test]
+fn page_for_operators_lists_what_is_registered_and_nothing_else() {
+    let world = World::new(Metrics::by_lock());
+    let name = "a".parse().unwrap();
+    let error = || Error::new(ErrorKind::Lost, "keep the lease", "a test");
+    world.time.block_on(async { world.lock("a").acquire().await.unwrap().release().await.unwrap() });
+    world.time.block_on(async {
+        let lease = world.lock("a").acquire().await.unwrap();
+        world.clock().sleep(MINUTE).await;
+        lease.release().await.unwrap();
+    });
+    let noticed = Event::Noticed { what: "a test".to_owned() };
+    for event in
+        [noticed, Event::Quarantined, Event::Stale { error: error() }, Event::Lost { error: error() }]
+    {
+        world.metrics.observe(&name, &event);
+    }
+    let scrape = world.scrape();
+    let types = scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let types = types.map(|(name, kind)| match kind {
+        "counter" => (format!("{name}_total"), kind),
+        _ => (name.to_owned(), kind),
+    });
+    let page = include_str!("../../../docs/operating.md");
+    let table = page.split("<!-- metrics of the library -->").nth(1).unwrap();
+    let table = table.split("<!-- /metrics").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let listed = rows.map(|(name, rest)| (name.to_owned(), rest.split(' ').next().unwrap()));
+    assert_eq!(listed.collect::<Vec<_>>(), types.collect::<Vec<_>>());
+}

@@ -20,7 +20,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::TARGET;
 
 /// How long one request to the collector may take, and so the end of the export.
-const SEND_MOST: Duration = Duration::from_secs(5);
+const SEND_MOST: Duration = Duration::from_secs(2);
 
 /// An export that is under way.
 #[derive(Debug)]

@@ -8,41 +8,17 @@ use std::fs;
 
 use fencepost_testkit::servers::{PgBouncer, PoolMode, PostgresServer, RedisServer};
 
+use crate::page::Block;
 use crate::support::{Home, Outcome, PYTHON, python_has};
 
-/// A block of code, and the comment in front of it.
-struct Block {
-    comment: &'static str,
-    language: &'static str,
-    text: String,
-}
-
 fn blocks() -> Vec<Block> {
-    let (mut blocks, mut before, mut open) = (Vec::new(), "", None);
-    for line in PAGE.lines() {
-        match (line.strip_prefix("```"), open.take()) {
-            (Some(language), None) => open = Some(Block { comment: before, language, text: String::new() }),
-            (Some(_), Some(block)) => blocks.push(block),
-            (None, Some(mut block)) => {
-                block.text += line;
-                block.text.push('\n');
-                open = Some(block);
-            }
-            (None, None) => {}
-        }
-        before = line;
-    }
-    blocks
+    Block::all_of(PAGE)
 }
 
 /// What stands behind a word in the comments of the page: the names of the examples that are run, for `run`.
 fn named(word: &str) -> BTreeSet<&'static str> {
-    let names = blocks().into_iter().filter_map(|block| name(block.comment, word));
+    let names = blocks().into_iter().filter_map(|block| block.name(word));
     names.collect()
-}
-
-fn name(comment: &'static str, word: &str) -> Option<&'static str> {
-    comment.strip_prefix("<!-- ")?.strip_suffix(" -->")?.strip_prefix(word)?.strip_prefix(": ")
 }
 
 /// An example of the page, ready to run.
@@ -105,7 +81,7 @@ impl Example {
 
 fn block(word: &str, example: &str) -> Block {
     let mut blocks = blocks().into_iter();
-    let found = blocks.find(|block| name(block.comment, word) == Some(example));
+    let found = blocks.find(|block| block.name(word) == Some(example));
     found.unwrap_or_else(|| panic!("the page has no block `{word}: {example}`"))
 }
 
@@ -293,7 +269,7 @@ fn page_and_tests_know_the_same_examples() {
 #[test]
 fn every_block_of_the_page_is_run_or_says_that_it_is_not() {
     for block in blocks() {
-        let is_known = ["run", "refused"].iter().any(|word| name(block.comment, word).is_some());
+        let is_known = ["run", "refused"].iter().any(|word| block.name(word).is_some());
         assert!(is_known || block.comment == "<!-- not run by the tests -->", "{}", block.text);
     }
     let sections = PAGE.split("\n### ").filter(|section| section.contains("<!-- not run by the tests -->"));

@@ -19,12 +19,16 @@ mod limits;
 mod look;
 mod manual;
 mod objectstore;
+mod operating_page;
+mod page;
 mod postgres;
 mod pty;
 mod publish;
 mod redis;
 mod run;
 mod signals;
+#[cfg(feature = "otlp")]
+mod spans;
 mod sqlite;
 mod support;
 mod terminal;

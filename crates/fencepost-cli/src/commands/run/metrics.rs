@@ -278,4 +278,16 @@ mod tests {
         assert!(read("root:x:0:0\n").is_err());
         assert!(text.contains("# TYPE fencepost_wait_seconds histogram\n"), "{text}");
     }
+
+    #[test]
+    fn page_for_operators_lists_what_is_written_and_nothing_else() {
+        let page = include_str!("../../../../../docs/operating.md");
+        let table =
+            page.split("<!-- metrics of run -->").nth(1).unwrap().split("<!-- /metrics").next().unwrap();
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        let listed: Vec<_> = rows.map(|row| row.split("` | ").collect::<Vec<_>>()).collect();
+        let listed: Vec<_> = listed.iter().map(|row| (row[0], row[1].split(' ').next().unwrap())).collect();
+        let written: Vec<_> = METRICS.iter().map(|(name, kind, _)| (*name, *kind)).collect();
+        assert_eq!(listed, written);
+    }
 }

@@ -9,6 +9,8 @@ mod outcome;
 mod plan;
 mod release;
 mod slots;
+#[cfg(feature = "otlp")]
+mod spans;
 mod stamps;
 mod wait;
 mod watch;
@@ -75,9 +77,13 @@ impl Job<'_> {
         let terminal = Terminal::find();
         let (guardian, channel) = Guardian::fork(&self.args.command, &signals, &terminal)?;
         let inbox = Inbox::new(channel, &signals)?;
+        #[cfg(feature = "otlp")]
+        let export = spans::begin(self.printer);
         let ending = self.hold(&guardian, &inbox, &terminal)?;
         guardian.dismiss();
         self.settle();
+        #[cfg(feature = "otlp")]
+        spans::finish(export, self.printer);
         let report = Report::new(&self.plan, &self.grants, &ending, &self.times);
         self.journal.report(&report);
         self.journal.count(&ending, &self.times);
@@ -156,7 +162,10 @@ impl Job<'_> {
     fn locks(&self, reporter: &Arc<Reporter>) -> Result<Vec<Lock>> {
         let lock = |target: &plan::Target| {
             let observer: Arc<dyn fencepost::Observer> = Arc::<Reporter>::clone(reporter);
-            target.lock(self.args, self.plan.explicit_grace(), observer)
+            let lock = target.lock(self.args, self.plan.explicit_grace(), observer);
+            #[cfg(feature = "otlp")]
+            let lock = lock.map(spans::observed);
+            lock
         };
         self.plan.targets.iter().map(lock).collect()
     }
