@@ -264,6 +264,29 @@ fn grant_that_a_crash_has_ended_between_two_looks_is_told() {
 }
 
 #[test]
+fn grant_that_begins_during_a_look_is_told_once() {
+    let (time, store, locks) = stage();
+    let clock = time.clock();
+    let mut watch = locks.watch("a");
+    time.block_on(async {
+        let first = take(&locks, "a").await;
+        assert_eq!(watch.next().await.unwrap().len(), 1);
+        within(&clock, SECOND, &mut watch).await;
+        // What is listed is what was there when the look began.
+        store.slow(SECOND / 5);
+        let work = async {
+            first.release().await.unwrap();
+            clock.sleep(SECOND / 10).await;
+            take(&locks, "a").await
+        };
+        let (changes, second) =
+            futures_util::future::join(within(&clock, 2 * SECOND, &mut watch), work).await;
+        let expected = [("a", ChangeKind::Free, None), ("a", ChangeKind::Held, Some(second.token().get()))];
+        assert_eq!(told(&changes), expected);
+    });
+}
+
+#[test]
 fn next_that_is_dropped_at_any_instant_loses_no_change() {
     let (time, store, locks) = stage();
     store.slow(SECOND / 100);
