@@ -39,7 +39,18 @@ fn status_as_json_has_every_key() {
     let keys: Vec<_> = free.as_object().unwrap().keys().cloned().collect();
     assert_eq!(
         keys,
-        ["backend", "holder", "label", "lock", "remaining_ms", "since", "state", "token", "waiters"]
+        [
+            "backend",
+            "holder",
+            "label",
+            "lock",
+            "readers",
+            "remaining_ms",
+            "since",
+            "state",
+            "token",
+            "waiters"
+        ]
     );
     assert_eq!((&free["state"], &free["token"]), (&"free".into(), &Value::Null));
 }
