@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use fencepost_testkit::servers::RedisServer;
 use rustix::process::Signal;
 
 use crate::page::Block;
@@ -296,10 +295,8 @@ fn first_process_that_is_killed_takes_its_command_along() {
 }
 
 #[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn holder_that_hangs_is_revoked_as_the_page_shows() {
-    let server = RedisServer::start();
-    let home = Home::on(&format!("{}?quarantine=off", server.url()));
+    let home = Home::new();
     let hanging = home.start(["run", "nightly", "--", "sh", "-c", "echo >held; sleep 600"]);
     home.await_file("held");
     let shown = home.shell(&format!("set -e; {}", block("run: hanging"))).exits(0);
