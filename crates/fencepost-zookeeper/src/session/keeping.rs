@@ -219,6 +219,7 @@ fn adopt(
     state.hello.timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
     state.timeout = timeout;
     state.is_served = false;
+    state.forget_watches();
     state.failures = 0;
     let mut proof = Proof::new(timeout, opened_at);
     {
@@ -353,9 +354,7 @@ impl Listener for Ear {
                 connection.map_or(0, |connection| connection.last_seen()).max(state.hello.last_seen);
             state.proof = None;
             state.failure = Some(unavailable(why));
-            // Their watches are gone with the connection: they look again on the next one.
-            state.listeners.clear();
-            state.onlooker = None;
+            state.forget_watches();
         }
         wake(state);
     }
