@@ -67,7 +67,9 @@ pub(super) async fn keep(session: Session) {
                 // A member that welcomes us and serves nothing is no better than one that cannot be reached.
                 failures = if session.state().is_served { 0 } else { failures + 1 };
                 if failures > 0 && !session.has_ended() {
-                    note_failure(&session, &unavailable("the member welcomes us and closes the connection"));
+                    let why = session.state().failure.clone();
+                    let why = why.unwrap_or_else(|| unavailable("a member welcomes us and serves nothing"));
+                    note_failure(&session, &why);
                     pause(&session, failures).await;
                 }
             }
