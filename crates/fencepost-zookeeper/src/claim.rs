@@ -28,6 +28,8 @@ pub(crate) struct ZooKeeperClaim {
     made_by: i64,
     gone: Shared<oneshot::Receiver<Error>>,
     rest: Option<Rest>,
+    /// The transaction that made the lock's node.
+    lock_made_by: i64,
 }
 
 impl ZooKeeperClaim {
@@ -36,10 +38,11 @@ impl ZooKeeperClaim {
         grant: Grant,
         gone: oneshot::Receiver<Error>,
         rest: Option<Rest>,
+        lock_made_by: i64,
     ) -> Self {
         let (node, made_by) =
             trace.stand.as_ref().map(|stand| (stand.node.clone(), stand.stat.made_by)).unwrap_or_default();
-        Self { trace: Some(trace), grant, node, made_by, gone: gone.shared(), rest }
+        Self { trace: Some(trace), grant, node, made_by, gone: gone.shared(), rest, lock_made_by }
     }
 }
 
@@ -111,7 +114,14 @@ impl Claim for ZooKeeperClaim {
                 Err(_) => continue,
             };
             match release(&connection, trace.lock(), &self.node, self.rest.as_ref(), session.clock()).await {
-                Ok(true) => break,
+                Ok(true) => {
+                    // Whoever held it alone had nobody before it.
+                    let place = Place::of(&self.node).filter(|place| place.mode == Mode::Exclusive);
+                    if let Some(place) = place {
+                        session.pass(trace.lock(), self.lock_made_by, place.number());
+                    }
+                    break;
+                }
                 // Our own release, sent once more after its answer was lost.
                 Ok(false) if was_sent => break,
                 Ok(false) => {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use fencepost_core::Clock;
 
 use crate::endpoint::Endpoint;
-use crate::seen::{Known, Seen};
 use crate::session::{Session, Use};
 
 /// The time-out of the session of those who only look.
@@ -22,12 +21,7 @@ struct Shared {
     clock: Clock,
     endpoint: Arc<Endpoint>,
     sessions: Mutex<HashMap<Duration, Session>>,
-    /// The records of locks, as they were seen last.
-    known: Mutex<HashMap<String, Known>>,
 }
-
-/// How many records are remembered.
-const KNOWN_MOST: usize = 1_000;
 
 impl fmt::Debug for Ensemble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,12 +31,7 @@ impl fmt::Debug for Ensemble {
 
 impl Ensemble {
     pub(crate) fn new(clock: Clock, endpoint: Endpoint) -> Self {
-        let shared = Shared {
-            clock,
-            endpoint: Arc::new(endpoint),
-            sessions: Mutex::default(),
-            known: Mutex::default(),
-        };
+        let shared = Shared { clock, endpoint: Arc::new(endpoint), sessions: Mutex::default() };
         Self(Arc::new(shared))
     }
 
@@ -57,20 +46,6 @@ impl Ensemble {
     /// The same, for a session of one's own.
     pub(crate) fn shared_endpoint(&self) -> Arc<Endpoint> {
         Arc::clone(&self.0.endpoint)
-    }
-
-    /// The record of a lock, as it was seen last.
-    pub(crate) fn known(&self, lock: &str) -> Option<Known> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(lock).cloned()
-    }
-
-    /// Remembers the record of a lock.
-    pub(crate) fn remember(&self, lock: &str, seen: &Seen) {
-        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KNOWN_MOST {
-            known.clear();
-        }
-        known.insert(lock.to_owned(), seen.known());
     }
 
     /// The session for leases of this length: the one that there is, or a new one.

@@ -65,6 +65,11 @@ impl Place {
         Some(Self { node: node.to_owned(), holder: holder.parse().ok()?, mode, number })
     }
 
+    /// The number that the server has given it.
+    pub(crate) fn number(&self) -> i32 {
+        self.number
+    }
+
     /// Whether it goes with another one, so that both may hold the lock at once.
     fn goes_with(&self, other: &Self) -> bool {
         (self.mode, other.mode) == (Mode::Shared, Mode::Shared)

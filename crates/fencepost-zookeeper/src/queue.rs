@@ -19,7 +19,7 @@ use crate::nodes::{self, Place};
 use crate::offset::{self, Need};
 use crate::protocol::{Answer, Code, Request, Stay};
 use crate::record::{Granted, LockRecord, PlaceRecord};
-use crate::seen::{Look, Seen};
+use crate::seen::{Known, Look, Seen};
 use crate::session::{Held, Session, fine, gone, lost_touch, refused};
 use crate::trace::Trace;
 
@@ -174,8 +174,15 @@ impl<'a> Attempt<'a> {
 
     async fn look(&self, connection: &Connection) -> Result<Seen> {
         let lock = self.trace.lock();
-        let under_way = Look::begin_with(&mut connection.batch(), lock, self.ensemble.known(lock));
+        let known = self.known(connection, lock);
+        let under_way = Look::begin_with(&mut connection.batch(), lock, known);
         self.seen(under_way, connection, lock).await?.ok_or_else(|| gone(None))
+    }
+
+    /// What is known of the record of a lock, or what the watch is called that it is to be read behind.
+    fn known(&self, connection: &Connection, lock: &str) -> std::result::Result<Known, u64> {
+        let session = &self.trace.used.session;
+        session.known(connection, lock).ok_or_else(|| session.watch_over(lock))
     }
 
     /// The end of a look, which is remembered.
@@ -185,7 +192,9 @@ impl<'a> Attempt<'a> {
             if nodes::is_used_up(&seen.queue) {
                 return Err(used_up(lock));
             }
-            self.ensemble.remember(lock, seen);
+            if let Some(vigil) = seen.vigil {
+                self.trace.used.session.has_read(connection, lock, vigil, seen.known());
+            }
         }
         Ok(seen)
     }
@@ -219,16 +228,22 @@ impl<'a> Attempt<'a> {
         let stem = self.trace.stem();
         let record = self.place_record(None).bytes();
         let path = self.trace.lock().to_owned();
+        let is_quiet = lock.is_none() && self.trace.used.session.is_quiet(connection, &path);
+        let known = if is_quiet { None } else { Some(self.known(connection, &path)) };
         let (beginning, under_way) = {
             let mut batch = connection.batch();
             let create = |lock: &LockRecord| Request::create(&path, &lock.bytes(), access, Stay::Persistent);
             let beginning = lock.map(|lock| batch.call(&create(lock)));
             let making = batch.call(&Request::create(&stem, &record, access, Stay::SessionInOrder));
             self.trace.is_being_made(making);
-            (beginning, Look::begin_with(&mut batch, &path, self.ensemble.known(&path)))
+            (beginning, known.map(|known| Look::begin_with(&mut batch, &path, known)))
         };
         match self.trace.made().await? {
-            Some(Code::OK) => self.seen(under_way, connection, &path).await,
+            Some(Code::OK) => match (self.alone(connection), under_way) {
+                (Some(seen), None) => Ok(Some(seen)),
+                (None, None) => self.look(connection).await.map(Some),
+                (_, Some(under_way)) => self.seen(under_way, connection, &path).await,
+            },
             Some(Code::NO_NODE) => match beginning {
                 // One that is there already is as good; one that cannot be made is not there the next time either.
                 Some(beginning) => fine_or_there(beginning.await).map(|()| None),
@@ -237,6 +252,15 @@ impl<'a> Attempt<'a> {
             Some(code) => Err(refused(code)),
             None => Err(gone(None)),
         }
+    }
+
+    /// What a look would show, where it is known that nobody was before the place when it was made.
+    fn alone(&self, connection: &Connection) -> Option<Seen> {
+        let stand = self.trace.stand.as_ref()?;
+        let place = Place::of(&stand.node)?;
+        let known = self.trace.used.session.alone(connection, self.trace.lock(), place.number())?;
+        let is_used_up = nodes::is_used_up(std::slice::from_ref(&place));
+        (!is_used_up).then(|| known.seen_with(place, stand.stat.made_by))
     }
 
     /// Makes what the node of the lock is below of. What is to be in that node.
@@ -293,7 +317,8 @@ impl<'a> Attempt<'a> {
         let Some(token) = self.token(connection, seen, &path, made_by).await? else { return Ok(None) };
         let Renewal { ttl, counted_from } = term;
         let (name, holder) = (self.request.name.clone(), self.request.holder);
-        Ok(self.claim(Grant { name, holder, token, ttl, counted_from, slack: None }, path))
+        let grant = Grant { name, holder, token, ttl, counted_from, slack: None };
+        Ok(self.claim(grant, path, seen.lock_made_by()))
     }
 
     /// Waits until heartbeats prove a term. Much may have happened until there is one.
@@ -330,7 +355,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The claim takes over what the attempt has left in the queue.
-    fn claim(&mut self, grant: Grant, path: String) -> Option<ZooKeeperClaim> {
+    fn claim(&mut self, grant: Grant, path: String, lock_made_by: i64) -> Option<ZooKeeperClaim> {
         let granted = Granted { token: grant.token, at_micros: self.granted_at_micros() };
         let (lost, gone) = futures_channel::oneshot::channel();
         let held =
@@ -339,7 +364,7 @@ impl<'a> Attempt<'a> {
             return None;
         }
         let rest = self.place_record(Some(granted)).rest(granted.token, granted.at_micros);
-        Some(ZooKeeperClaim::new(self.trace.take(), grant, gone, rest))
+        Some(ZooKeeperClaim::new(self.trace.take(), grant, gone, rest, lock_made_by))
     }
 
     /// Where nobody was in the way, the place was made and granted at once.

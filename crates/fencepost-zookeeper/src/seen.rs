@@ -22,6 +22,8 @@ pub(crate) struct Seen {
     made_by: i64,
     /// The last transaction that the server had seen.
     pub(crate) last: i64,
+    /// The watch that the record was read behind, where it was.
+    pub(crate) vigil: Option<u64>,
 }
 
 /// A record that was seen before, which need not be asked for again while the node has the same version.
@@ -36,6 +38,7 @@ pub(crate) struct Known {
 pub(crate) struct Look {
     children: Call,
     record: Source,
+    vigil: Option<u64>,
 }
 
 /// Where the record comes from.
@@ -46,21 +49,31 @@ enum Source {
 
 impl Look {
     pub(crate) fn begin(batch: &mut Batch<'_>, lock: &str) -> Self {
-        Self::begin_with(batch, lock, None)
+        let children = batch.call(&Request::children(lock));
+        Self { children, record: Source::Asked(batch.call(&Request::data(lock, false))), vigil: None }
     }
 
-    /// The same, with what is known of the record.
-    pub(crate) fn begin_with(batch: &mut Batch<'_>, lock: &str, known: Option<Known>) -> Self {
+    /// The same, with what is known of the record, or where nothing is with a watch over it.
+    pub(crate) fn begin_with(
+        batch: &mut Batch<'_>,
+        lock: &str,
+        known: std::result::Result<Known, u64>,
+    ) -> Self {
         let children = batch.call(&Request::children(lock));
-        let asked = |batch: &mut Batch<'_>| Source::Asked(batch.call(&Request::data(lock, false)));
-        Self { children, record: known.map_or_else(|| asked(batch), Source::Known) }
+        match known {
+            Ok(known) => Self { children, record: Source::Known(known), vigil: None },
+            Err(vigil) => {
+                let record = Source::Asked(batch.call(&Request::data(lock, true)));
+                Self { children, record, vigil: Some(vigil) }
+            }
+        }
     }
 
     /// What is seen; `None` where the lock has no node.
     pub(crate) async fn end(self, connection: &Connection, lock: &str) -> Result<Option<Seen>> {
         let mut under_way = self;
         loop {
-            let Self { children, record } = under_way;
+            let Self { children, record, vigil } = under_way;
             let children = children.await.map_err(|broken| lost_touch(&broken))?;
             let known = match record {
                 Source::Known(known) => Some(known),
@@ -75,7 +88,7 @@ impl Look {
             let is_same = |known: &Known| (known.version, known.made_by) == (stat.version, stat.made_by);
             if let Some(Known { record, version, made_by }) = known.filter(is_same) {
                 let queue = nodes::queue(&names);
-                return Ok(Some(Seen { queue, record, version, made_by, last: children.seen }));
+                return Ok(Some(Seen { queue, record, version, made_by, last: children.seen, vigil }));
             }
             // Somebody has written between the two, or since it was known.
             under_way = Self::begin(&mut connection.batch(), lock);
@@ -97,7 +110,25 @@ fn answered(answer: Result<Answer, Broken>) -> Result<Option<Known>> {
     }
 }
 
+impl Known {
+    /// The transaction that made the lock's node.
+    pub(crate) fn made_by(&self) -> i64 {
+        self.made_by
+    }
+
+    /// What a look shows that finds nobody but `place`, at the time of the transaction `last`.
+    pub(crate) fn seen_with(self, place: Place, last: i64) -> Seen {
+        let Self { record, version, made_by } = self;
+        Seen { queue: vec![place], record, version, made_by, last, vigil: None }
+    }
+}
+
 impl Seen {
+    /// The transaction that made the lock's node.
+    pub(crate) fn lock_made_by(&self) -> i64 {
+        self.made_by
+    }
+
     /// What is known of the record from now on.
     pub(crate) fn known(&self) -> Known {
         Known { record: self.record.clone(), version: self.version, made_by: self.made_by }

@@ -4,6 +4,7 @@
 //! heartbeats have proved on one connection is forgotten with that connection, and the nodes of the leases are looked at before a
 //! heartbeat counts on the next one.
 
+mod calm;
 mod held;
 mod keeping;
 
@@ -23,6 +24,7 @@ use crate::heartbeat::{self, Proof};
 use crate::protocol::{Answer, Code, Hello};
 use crate::signals::Onlooker;
 
+use calm::Calm;
 pub(crate) use held::Held;
 pub(crate) use keeping::heartbeat;
 
@@ -66,6 +68,9 @@ struct State {
     listeners: HashMap<String, Vec<oneshot::Sender<()>>>,
     /// Who wants to know of whatever the connection tells of.
     onlooker: Option<Onlooker>,
+    /// The locks whose records are watched over, and how often that was begun.
+    calm: HashMap<String, Calm>,
+    vigils: u64,
     wakers: Vec<Waker>,
 }
 
@@ -280,13 +285,10 @@ impl Session {
         let mut state = self.state();
         state.ended.get_or_insert_with(|| error.clone());
         let held = std::mem::take(&mut state.held);
-        let listeners = std::mem::take(&mut state.listeners);
         let connection = state.connection.take();
-        state.onlooker = None;
+        state.forget_watches();
         state.proof = None;
         wake(state);
-        // Whoever listens looks, and finds the session ended.
-        drop(listeners);
         for held in held.into_values() {
             held.lose(error);
         }
@@ -302,6 +304,13 @@ impl Session {
 }
 
 impl State {
+    /// A server forgets the watches of a connection that has broken: whoever listens looks again.
+    fn forget_watches(&mut self) {
+        self.listeners.clear();
+        self.calm.clear();
+        self.onlooker = None;
+    }
+
     fn open_connection(&self) -> Option<&Connection> {
         self.connection.as_ref().filter(|connection| connection.is_open())
     }

@@ -108,6 +108,7 @@ impl Session {
         if let Some(onlooker) = &mut state.onlooker {
             onlooker.hear(&sight.path);
         }
+        state.calm.remove(&sight.path);
         let listeners = state.listeners.remove(&sight.path);
         let is_held = state.held.contains_key(&sight.path);
         if is_held

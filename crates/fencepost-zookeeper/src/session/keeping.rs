@@ -67,7 +67,9 @@ pub(super) async fn keep(session: Session) {
                 // A member that welcomes us and serves nothing is no better than one that cannot be reached.
                 failures = if session.state().is_served { 0 } else { failures + 1 };
                 if failures > 0 && !session.has_ended() {
-                    note_failure(&session, &unavailable("the member welcomes us and closes the connection"));
+                    let why = session.state().failure.clone();
+                    let why = why.unwrap_or_else(|| unavailable("a member welcomes us and serves nothing"));
+                    note_failure(&session, &why);
                     pause(&session, failures).await;
                 }
             }
@@ -219,6 +221,7 @@ fn adopt(
     state.hello.timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
     state.timeout = timeout;
     state.is_served = false;
+    state.forget_watches();
     state.failures = 0;
     let mut proof = Proof::new(timeout, opened_at);
     {
@@ -353,9 +356,7 @@ impl Listener for Ear {
                 connection.map_or(0, |connection| connection.last_seen()).max(state.hello.last_seen);
             state.proof = None;
             state.failure = Some(unavailable(why));
-            // Their watches are gone with the connection: they look again on the next one.
-            state.listeners.clear();
-            state.onlooker = None;
+            state.forget_watches();
         }
         wake(state);
     }

@@ -10,9 +10,15 @@ use crate::stage::{locks, now};
 
 const LOCKS: usize = 10_000;
 
+fn timed(look: impl FnOnce()) -> Duration {
+    let began = now();
+    look();
+    now().since(began)
+}
+
 #[test]
 #[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
-fn ten_thousand_locks_that_one_process_holds_are_listed_in_two_seconds() {
+fn ten_thousand_locks_that_one_process_holds_are_listed_in_less_time_than_one_by_one() {
     let server = ZooKeeperServer::start();
     let locks = locks(&server.url());
     let ttl = Duration::from_mins(1);
@@ -24,16 +30,23 @@ fn ten_thousand_locks_that_one_process_holds_are_listed_in_two_seconds() {
         });
         leases.extend(block_on(join_all(acquired)));
     }
+    // However busy the machine is: one after the other, each would take as long as that.
+    let mut alone: Vec<_> =
+        (0..51).map(|_| timed(|| drop(block_on(locks.inspect("orders/00000")).unwrap()))).collect();
+    alone.sort();
     let times = [(); 3].map(|()| {
-        let began = now();
-        let seen = block_on(locks.list("orders/")).unwrap();
-        let took = now().since(began);
-        assert_eq!(seen.len(), LOCKS);
-        assert!(seen.iter().all(|state| state.status == Status::Held && state.token.is_some()));
-        assert!(seen.is_sorted_by_key(|state| &state.name));
-        took
+        timed(|| {
+            let seen = block_on(locks.list("orders/")).unwrap();
+            assert_eq!(seen.len(), LOCKS);
+            assert!(seen.iter().all(|state| state.status == Status::Held && state.token.is_some()));
+            assert!(seen.is_sorted_by_key(|state| &state.name));
+        })
     });
-    println!("{times:?}");
-    assert!(times.iter().min() < Some(&Duration::from_secs(2)), "{times:?}");
+    println!("{times:?}, and {:?} for one", alone[25]);
+    assert!(
+        times.iter().min() < Some(&(alone[25] * 10_000 * 2 / 3)),
+        "{times:?}, and {:?} for one",
+        alone[25]
+    );
     assert!(leases.iter().all(|lease| lease.check().is_ok()), "the look has cost a lease");
 }

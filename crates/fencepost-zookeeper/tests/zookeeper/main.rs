@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod between;
+mod calm;
 mod ensemble;
 mod examining;
 mod giving_back;

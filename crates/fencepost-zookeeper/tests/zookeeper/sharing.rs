@@ -224,20 +224,3 @@ fn reader_writes_no_logbook() {
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     block_on(claim.release()).unwrap();
 }
-
-/// Sharing costs those nothing who do not share.
-#[test]
-#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
-fn hold_of_a_known_lock_costs_a_create_a_look_and_a_delete() {
-    const TIMES: u64 = 200;
-    let server = ZooKeeperServer::start();
-    let locks = locks(&server.url());
-    let lock = locks.lock("orders").unwrap().ttl(TTL * 3);
-    let once = || block_on(block_on(lock.acquire()).unwrap().release()).unwrap();
-    once();
-    let before = server.counted("zk_packets_received");
-    (0..TIMES).for_each(|_| once());
-    let packets = server.counted("zk_packets_received") - before;
-    // Some heartbeats beside.
-    assert!(packets < TIMES * 7 / 2, "{packets} requests for {TIMES} holds");
-}
