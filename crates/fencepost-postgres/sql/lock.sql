@@ -162,8 +162,8 @@ $$;
 -- grant. Order of tokens = order of the door = order of grants. Atomic: the row is written under both locks, or before the
 -- second one in the same transaction, and the token is told after the commit.
 --
--- A session that waits may be idle for `_waiting_idle` only, since its client may be stopped, and would be granted the lock; one
--- that need not wait for `_holding_idle`, where that is to be changed.
+-- A session that waits may be idle for `_waiting_idle` only, which is set with each statement, since its client may be stopped, and
+-- would be granted the lock or keep the door; one that need not wait for `_holding_idle`, where that is to be changed.
 create or replace function fencepost.acquire(
     _id int, _name text, _who text, _rest_ms bigint, _has_door boolean, _waits boolean,
     _waiting_idle text, _holding_idle text
@@ -171,7 +171,7 @@ create or replace function fencepost.acquire(
 declare
     drawn bigint;
     micros bigint;
-    has_waited boolean := _has_door;
+    has_waited boolean := false;
     is_done boolean;
     idle text;
     nothing text;
@@ -254,7 +254,7 @@ create or replace function fencepost.share(
 declare
     drawn bigint;
     micros bigint;
-    has_waited boolean := _has_door;
+    has_waited boolean := false;
 begin
     if not (_has_door or pg_catalog.pg_try_advisory_xact_lock(1717923428, _id)) then
         if not _waits then

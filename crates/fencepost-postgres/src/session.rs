@@ -41,6 +41,8 @@ pub(crate) struct Session {
     users: AtomicUsize,
     /// Whether the server ends it when it is idle, because it has waited.
     is_limited: AtomicBool,
+    /// Whether somebody waits on it, in a request or in the door of a lock: its limit stays for as long.
+    is_waiting: AtomicBool,
     /// Whether it has said who waits on it.
     is_registered: AtomicBool,
 }
@@ -140,6 +142,7 @@ impl Session {
             terms: Mutex::new(terms),
             users: AtomicUsize::new(0),
             is_limited: AtomicBool::new(false),
+            is_waiting: AtomicBool::new(false),
             is_registered: AtomicBool::new(false),
             connection,
         })
@@ -252,6 +255,7 @@ impl Session {
         let (waiting, holding) = (idle(true), self.is_limited.load(Ordering::Relaxed).then(|| idle(false)));
         // Until it has answered otherwise.
         self.is_limited.fetch_or(waits, Ordering::Relaxed);
+        self.is_waiting.store(waits, Ordering::Relaxed);
         let Request { id, name, who, rest_ms, mode, has_door } = request;
         let client = self.client();
         let answer = match mode {
@@ -276,7 +280,9 @@ impl Session {
         if self.connection.warnings() != warned {
             return Err(unavailable("the server warned when it committed the token"));
         }
-        match row.get::<_, Option<i64>>(0) {
+        let said = row.get::<_, Option<i64>>(0);
+        self.is_waiting.store(said == Some(-3), Ordering::Relaxed);
+        match said {
             None => Ok(Answer::Busy),
             Some(-1) => Ok(Answer::UnknownRow),
             Some(-2) => Ok(Answer::Rests),
@@ -322,8 +328,10 @@ impl Session {
     pub(crate) async fn holds(&self, id: i32) -> Result<bool> {
         let idle_most = lock(&self.terms).idle_most(false);
         let freeing = async {
-            // Before it is sent: a wait that is sent behind it limits the session again, and says so.
-            if idle_most.is_zero() && self.is_limited.swap(false, Ordering::Relaxed) {
+            // Not while somebody waits on it, who would be unlimited afterwards; and noted before it is sent, since a wait that is sent
+            // behind it limits the session again, and says so.
+            let stays = !idle_most.is_zero() || self.is_waiting.load(Ordering::Relaxed);
+            if !stays && self.is_limited.swap(false, Ordering::Relaxed) {
                 self.limit_idleness(idle_most).await?;
             }
             Ok(())
@@ -362,6 +370,7 @@ impl Session {
     /// Gives back what the session has of the lock, and its place in the door.
     async fn give_up(&self, id: i32) -> Result<()> {
         let gone = self.client().query(&self.statements.give_up, &[&id]).await;
+        self.is_waiting.store(false, Ordering::Relaxed);
         gone.map(drop).map_err(|error| failure(&error))
     }
 

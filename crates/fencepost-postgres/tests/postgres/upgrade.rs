@@ -67,7 +67,7 @@ fn sessions_of_all_versions_bring_the_schema_up_to_date_at_once() {
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                release(block_on(lock(&at(&server, CARELESS), "a").acquire()).expect("it is given"))
+                release(block_on(lock(&at(&server, CARELESS), "a").acquire()).expect("it is given"));
             });
         }
     });
