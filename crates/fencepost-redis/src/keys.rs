@@ -30,6 +30,8 @@ pub(crate) struct Keys {
     pub(crate) waiters: String,
     /// What holders leave for those to come.
     pub(crate) logbook: String,
+    /// The last place in the queue that was given.
+    pub(crate) places: String,
     tombstone: String,
 }
 
@@ -42,6 +44,7 @@ impl Keys {
             queue: key("q"),
             waiters: key("w"),
             logbook: key("b"),
+            places: key("n"),
             tombstone: key("x:"),
         }
     }
