@@ -7,7 +7,7 @@
 --       8 how long a waiter is believed to live without a sign (ms; 0: do not join the queue), 9 its place, if it had one,
 --       10 the waiter: who stands in the queue and whom the lock is reserved for, whichever holder ids its attempts have,
 --       11 'shared' or 'alone' (one server only): beside whom it wants the lock
--- known: what stands in KEYS 1, 2 and 6. now, micros: the server's time in milliseconds, and in microseconds as a string.
+-- known: what stands in KEYS 1, 2 and 6, and, on one server, in 7. now, micros: the server's time in milliseconds, and in microseconds as a string.
 -- Result: a refusal, or nothing; then the token that the holder has the lock with already, if it does; then the lock's record where
 --         others share it.
 --         A refusal is {'BUSY', ms until it is free if nothing is done, place, rank, now ms, 1 where a holder has it whose token
@@ -60,7 +60,7 @@ local function enter(known, now, micros)
       since = string.match(redis.call('HGET', KEYS[5], ARGV[10]) or '', '^%d+|[^|]*|(%d+)|')
     end
     if ARGV[9] == '' or not place then
-      place = ARGV[9] ~= '' and ARGV[9] or redis.call('INCR', KEYS[7])
+      place = ARGV[9] ~= '' and ARGV[9] or string.format('%.0f', (known[4] or 0) + 1)
       if redis.call('ZADD', KEYS[4], 'NX', place, ARGV[10]) == 0 then
         -- The answer that told it its place was lost.
         place = redis.call('ZSCORE', KEYS[4], ARGV[10])
@@ -73,8 +73,8 @@ local function enter(known, now, micros)
     redis.call('PEXPIRE', KEYS[4], ARGV[8] * 2)
     redis.call('PEXPIRE', KEYS[5], ARGV[8] * 2)
     if ARGV[11] then
-      redis.call('SET', KEYS[7], place, 'NX')
-      redis.call('PEXPIRE', KEYS[7], ARGV[8] * 2)
+      local last = string.format('%.0f', math.max(known[4] or 0, place))
+      redis.call('SET', KEYS[7], last, 'PX', string.format('%.0f', ARGV[8] * 2))
     end
     rank = redis.call('ZRANK', KEYS[4], ARGV[10])
   end

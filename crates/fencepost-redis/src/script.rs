@@ -57,7 +57,7 @@ scripts! {
     NODE_PROPOSE: "counter" "node_propose";
     NODE_WITHDRAW: "node_withdraw";
     NODE_LEAVE_QUEUE: "node_leave_queue";
-    NODE_RELEASE: "claim_among_others" "readers" "hand_over" "release";
+    NODE_RELEASE: "node_release_record" "claim_among_others" "readers" "hand_over" "release";
     NODE_CANCEL: "claim_among_others" "readers" "hand_over" "cancel";
     NODE_BEAT: "claim_among_others" "readers" "hand_over" "beat";
     NODE_REVOKE: "node_keep_token" "claim_among_others" "readers" "hand_over" "revoke";
