@@ -45,7 +45,7 @@ pub(crate) fn list() -> Figure {
     let mut bare = Bare::new(&server);
     let locks = locks(&server);
     let acquire = async |number| {
-        let lock = locks.lock(&format!("lock{number}")).expect("a name").ttl(Duration::from_secs(60));
+        let lock = locks.lock(&format!("lock{number}")).expect("a name").ttl(Duration::from_mins(1));
         lock.acquire().await.expect("nobody else wants it")
     };
     let held = block_on(join_all((0..LOCKS).map(acquire)));

@@ -90,8 +90,18 @@ impl Clock {
     /// A random number; in virtual time the next one of the seed.
     pub fn random(&self) -> u64 {
         match &self.0 {
-            Source::System => system_random(),
+            Source::System => u64::from_ne_bytes(system_random()),
             Source::Virtual(simulation) => simulation.random(),
+        }
+    }
+
+    /// Two random numbers at once, which cost no more than one.
+    pub(crate) fn wide_random(&self) -> u128 {
+        match &self.0 {
+            Source::System => u128::from_ne_bytes(system_random()),
+            Source::Virtual(simulation) => {
+                u128::from(simulation.random()) << 64 | u128::from(simulation.random())
+            }
         }
     }
 
@@ -205,11 +215,11 @@ fn unsigned(value: i64) -> u64 {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that draws randomness")]
-fn system_random() -> u64 {
-    let mut bytes = [0; 8];
+fn system_random<const LENGTH: usize>() -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
     let read = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    assert_eq!(read, Ok(bytes.len()), "the kernel gives eight random bytes at once");
-    u64::from_ne_bytes(bytes)
+    assert_eq!(read, Ok(bytes.len()), "the kernel gives so few random bytes at once");
+    bytes
 }
 
 /// A future that ends at a moment; see [`Clock::sleep_until`].

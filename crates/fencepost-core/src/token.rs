@@ -86,7 +86,7 @@ pub struct HolderId(u128);
 impl HolderId {
     /// A new id.
     pub fn random(clock: &Clock) -> Self {
-        Self(u128::from(clock.random()) << 64 | u128::from(clock.random()))
+        Self(clock.wide_random())
     }
 
     /// The id with these bytes, most significant first.

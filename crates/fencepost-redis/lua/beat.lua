@@ -18,6 +18,8 @@ for waiter = 1, #ARGV - 1 do
     redis.call('HSET', waiters, holder, alive_until .. string.match(entry, '|.*$'))
     redis.call('PEXPIRE', queue, ARGV[1] * 2)
     redis.call('PEXPIRE', waiters, ARGV[1] * 2)
+    -- R:n, which one server has.
+    redis.call('PEXPIRE', string.sub(lock, 1, -2) .. 'n', ARGV[1] * 2)
   end
   local held = redis.call('GET', lock)
   if not held then

@@ -6,9 +6,8 @@
 --
 -- Atomic because a script is. Numbers are compared as strings, because those of Lua are doubles. A record that may be ahead
 -- of the clock must not expire.
-local token = redis.call('HGET', KEYS[1], 't')
+local token = redis.call('GET', KEYS[1])
 if not token or #token < #ARGV[1] or (#token == #ARGV[1] and token < ARGV[1]) then
-  redis.call('HSET', KEYS[1], 't', ARGV[1])
-  redis.call('PERSIST', KEYS[1])
+  redis.call('SET', KEYS[1], ARGV[1])
 end
 return 1

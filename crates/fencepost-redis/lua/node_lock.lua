@@ -6,9 +6,7 @@
 --
 -- Atomic because a script is. The counter is the greatest token that was proposed for this lock here. Where its record has
 -- expired the greatest of all expired ones stands in for it, so that a counter never falls.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local refusal, held_with = enter(time, now)
+local refusal, held_with = enter(redis.call('MGET', KEYS[1], KEYS[2], KEYS[6]), now, micros)
 if refusal then
   return refusal
 end
@@ -18,6 +16,6 @@ end
 if held_with then
   redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')
 else
-  write_record(time, now, '', false)
+  write_record(now, micros, '', false)
 end
 return {'GRANT', counter(KEYS[3], KEYS[7], KEYS[8]), now}

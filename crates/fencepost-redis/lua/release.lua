@@ -3,13 +3,13 @@
 -- KEYS: 1 R:l, 2 R:q, 3 R:w, 4 R:x:<holder>
 -- ARGV: 1 how the record of this holder begins, 2 how long an acquisition of this holder may still be under way (ms; 0: none is);
 --       on a node of a quorum 4 how it begins where the token was not written
+-- held: the lock's record.
 -- Result: 1, or 0 when the lock was not this holder's any more
 --
 -- Atomic because a script is: the comparison and the change are one step, so a newer holder is never hit.
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[4], '', 'PX', ARGV[2])
 end
-local held = redis.call('GET', KEYS[1]) or nil
 local beginning = ARGV[1]
 if held and ARGV[4] and string.sub(held, 1, #ARGV[4]) == ARGV[4] then
   beginning = ARGV[4]

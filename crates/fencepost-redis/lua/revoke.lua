@@ -29,10 +29,7 @@ if not holder or token ~= ARGV[1] then
   return 0
 end
 -- A token record that has expired or was lost must not let the token come back.
-local last = redis.call('HGET', KEYS[2], 't')
-if not last or #last < #token or (#last == #token and last < token) then
-  redis.call('HSET', KEYS[2], 't', token)
-end
+keep_token(KEYS[2], token)
 redis.call('SET', KEYS[5] .. holder, ARGV[2], 'PX', ARGV[3])
 local process = string.match(held, '^1|%x*|%d*|held|%d+|%d+|([^|]*)|')
 redis.call('PUBLISH', 'fencepost:p:' .. process, 'gone ' .. holder .. ' ' .. ARGV[2])

@@ -152,7 +152,7 @@ pub(crate) async fn release(
     let beginning = record::beginning(handover.holder, handover.token);
     let tombstone = keys.tombstone(handover.holder);
     let for_long = if is_late { server.options().max_ttl.as_millis() } else { 0 }.to_string();
-    let keys = [&*keys.lock, &keys.queue, &keys.waiters, &tombstone];
+    let keys = [&*keys.lock, &keys.queue, &keys.waiters, &tombstone, &keys.places];
     let mut was_sent = false;
     loop {
         let session = match server.session().await {

@@ -1,5 +1,8 @@
 //! The keys of one lock. Braces keep them in one slot of a cluster, should there ever be one.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use fencepost_core::{HolderId, LockName};
 
 /// The incarnation of the server.
@@ -17,9 +20,13 @@ pub(crate) const FLOOR: &str = "fencepost:floor";
 /// The greatest token on a node of a quorum whose record expires.
 pub(crate) const IDLE: &str = "fencepost:idle";
 
-/// The keys of one lock.
+/// The keys of one lock. Clones share them: each lease and each waiter has one.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct Keys(Arc<Spelled>);
+
+/// The keys of one lock, spelled out.
+#[derive(Debug)]
+pub(crate) struct Spelled {
     /// The lock's record: a string that always expires.
     pub(crate) lock: String,
     /// The token record.
@@ -30,20 +37,24 @@ pub(crate) struct Keys {
     pub(crate) waiters: String,
     /// What holders leave for those to come.
     pub(crate) logbook: String,
+    /// The last place in the queue that was given.
+    pub(crate) places: String,
     tombstone: String,
 }
 
 impl Keys {
     pub(crate) fn of(name: &LockName) -> Self {
-        let key = |what| format!("fencepost:{{{}}}:{what}", name.canonical());
-        Self {
+        let canonical = name.canonical();
+        let key = |what| format!("fencepost:{{{canonical}}}:{what}");
+        Self(Arc::new(Spelled {
             lock: key("l"),
             token: key("s"),
             queue: key("q"),
             waiters: key("w"),
             logbook: key("b"),
+            places: key("n"),
             tombstone: key("x:"),
-        }
+        }))
     }
 
     /// Where it is written that an attempt of `holder` is over.
@@ -54,6 +65,14 @@ impl Keys {
     /// What every such key begins with.
     pub(crate) fn tombstones(&self) -> &str {
         &self.tombstone
+    }
+}
+
+impl Deref for Keys {
+    type Target = Spelled;
+
+    fn deref(&self) -> &Spelled {
+        &self.0
     }
 }
 

@@ -256,7 +256,15 @@ impl<'a> Attempt<'a> {
         self.asked_on = Some(session.connection.clone());
         let was_in_doubt = std::mem::replace(&mut self.is_in_doubt, true);
         let sent = self.clock().now();
-        let keys = [keys::INCARNATION, &keys.lock, &keys.token, &keys.queue, &keys.waiters, &tombstone];
+        let keys = [
+            keys::INCARNATION,
+            &keys.lock,
+            &keys.token,
+            &keys.queue,
+            &keys.waiters,
+            &tombstone,
+            &keys.places,
+        ];
         let arguments = [
             &*session.incarnation.record,
             &ready_at,

@@ -43,24 +43,24 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE: "claim_alone" "readers" "hand_over" "enter" "acquire";
-    RELEASE: "claim_alone" "readers" "hand_over" "release";
+    ACQUIRE: "record" "take" "claim_alone" "readers" "hand_over" "enter" "acquire";
+    RELEASE: "release_alone" "claim_alone" "readers" "hand_over" "release";
     CANCEL: "claim_alone" "readers" "hand_over" "cancel";
     RENEW: "readers" "renew";
     BEAT: "claim_alone" "readers" "hand_over" "beat";
     WRITE_LOGBOOK: "write_logbook";
     INSPECT: "readers" "inspect";
-    REVOKE: "claim_alone" "readers" "hand_over" "revoke";
+    REVOKE: "keep_token" "claim_alone" "readers" "hand_over" "revoke";
     LIFT: "lift";
     LEARN: "learn";
-    NODE_LOCK: "claim_among_others" "readers" "hand_over" "enter" "counter" "node_lock";
+    NODE_LOCK: "record" "claim_among_others" "readers" "hand_over" "enter" "counter" "node_lock";
     NODE_PROPOSE: "counter" "node_propose";
     NODE_WITHDRAW: "node_withdraw";
     NODE_LEAVE_QUEUE: "node_leave_queue";
-    NODE_RELEASE: "claim_among_others" "readers" "hand_over" "release";
+    NODE_RELEASE: "node_release_record" "claim_among_others" "readers" "hand_over" "release";
     NODE_CANCEL: "claim_among_others" "readers" "hand_over" "cancel";
     NODE_BEAT: "claim_among_others" "readers" "hand_over" "beat";
-    NODE_REVOKE: "claim_among_others" "readers" "hand_over" "revoke";
+    NODE_REVOKE: "node_keep_token" "claim_among_others" "readers" "hand_over" "revoke";
     NODE_LIFT: "counter" "node_lift";
     NODE_READ: "counter" "node_read";
     NODE_SEED: "counter" "node_seed";

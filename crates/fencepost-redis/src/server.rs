@@ -2,7 +2,6 @@
 //!
 //! All of them share one connection, and the messages that come on it are handed to whom they are for.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,11 +79,10 @@ struct Waiters {
 impl Waiters {
     fn remove(&mut self, holder: HolderId) {
         let Some(waiting) = self.waiting.remove(&holder) else { return };
-        if let Entry::Occupied(mut line) = self.lines.entry(waiting.keys.lock) {
-            line.get_mut().remove(&waiting.number);
-            if line.get().is_empty() {
-                line.remove();
-            }
+        let Some(line) = self.lines.get_mut(&waiting.keys.lock) else { return };
+        line.remove(&waiting.number);
+        if line.is_empty() {
+            self.lines.remove(&waiting.keys.lock);
         }
     }
 }

@@ -91,7 +91,7 @@ impl Watcher {
         let mut has_changed = false;
         for keys in locks.chunks(BATCH) {
             let mut words: Vec<&[u8]> = vec![b"MGET"];
-            words.extend(keys.iter().map(|key| key.as_bytes()));
+            words.extend(keys.iter().map(String::as_bytes));
             let records = self.connection.call(&words).await?;
             for (key, record) in keys.iter().zip(records.list()) {
                 has_changed |= self.note(key, record);

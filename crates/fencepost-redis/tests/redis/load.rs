@@ -50,7 +50,7 @@ fn buckets(server: &RedisServer, count: usize) -> Vec<u64> {
 fn ten_thousand_held_locks_are_listed_by_a_handful_of_commands() {
     let server = RedisServer::start();
     let locks = at(server.port(), CARELESS);
-    let leases = hold_many(&locks, Duration::from_secs(60));
+    let leases = hold_many(&locks, Duration::from_mins(1));
     let commands = || scripts(&server) + calls(&server, "scan") + calls(&server, "mget");
     let before = commands();
     let listed = block_on(locks.list("lease/")).expect("locks can be listed");

@@ -74,27 +74,27 @@ fn reader_whose_time_is_over_is_not_revived_by_others_who_share_the_lock() {
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn writer_is_not_starved_by_a_stream_of_readers() {
     let server = RedisServer::start();
-    let (has_ended, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (done, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 let shared = lock(&at(server.port(), CARELESS), "a").ttl(LONG).shared();
-                while !has_ended.load(Ordering::Relaxed) {
-                    let lease = block_on(shared.acquire()).expect("a reader is served");
+                while !done.load(Ordering::Relaxed) {
+                    let lease = block_on(shared.acquire()).expect("a reader is turns");
                     pass(Duration::from_millis(30));
                     release(lease);
-                    served.fetch_add(1, Ordering::Relaxed);
+                    turns.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        wait_until("all read", || served.load(Ordering::Relaxed) > 8);
+        wait_until("all read", || turns.load(Ordering::Relaxed) > 8);
         let writer = lock(&at(server.port(), CARELESS), "a").ttl(LONG);
         let begun = now();
         for _ in 0..5 {
             release(ask(&writer).lease().0);
         }
         let took = now().since(begun);
-        has_ended.store(true, Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
         assert!(took < SLACK * 2, "five turns among readers took {took:?}");
     });
     assert_nothing_is_left(&server);

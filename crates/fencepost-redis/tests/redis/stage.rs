@@ -35,6 +35,10 @@ pub(crate) const CARELESS: &str = "quarantine=off";
 
 /// The ACQUIRE of the product, to be sent by hand.
 pub(crate) const ACQUIRE: &str = concat!(
+    include_str!("../../lua/record.lua"),
+    "\n",
+    include_str!("../../lua/take.lua"),
+    "\n",
     include_str!("../../lua/claim_alone.lua"),
     "\n",
     include_str!("../../lua/readers.lua"),
@@ -177,7 +181,7 @@ pub(crate) fn assert_all_ends(server: &RedisServer) {
 
 /// Whether the last token is ahead of the clock.
 fn is_ahead(server: &RedisServer, key: &str) -> bool {
-    let token = server.command(&["HGET", key, "t"]);
+    let token = server.command(&["GET", key]);
     token != Reply::Nil
         && token.text().parse::<i64>().expect("a token is a number") > server_time(server) * 1_000
 }
@@ -305,11 +309,11 @@ impl StoppedWaiter {
         let [holder, process] = [clock().random(), clock().random()].map(|random| format!("{random:032x}"));
         let mut connection = server.client().expect("the server answers");
         connection.command(&["SUBSCRIBE", &format!("fencepost:p:{process}")]).expect("it can be listened to");
-        let place = server.command(&["HINCRBY", &key(name, "s"), "q", "1"]).integer().to_string();
+        let place = server.command(&["INCR", &key(name, "n")]).integer().to_string();
         let entry = format!("{}|{process}|1|{mode}|{{}}", server_time(server) + 6_000);
         server.command(&["ZADD", &key(name, "q"), &place, &holder]);
         server.command(&["HSET", &key(name, "w"), &holder, &entry]);
-        for what in ["q", "w", "s"] {
+        for what in ["q", "w", "n"] {
             server.command(&["PEXPIRE", &key(name, what), "12000"]);
         }
         Self { holder, place, process, name: name.to_owned(), connection }
@@ -325,17 +329,19 @@ impl StoppedWaiter {
     pub(crate) fn claim(&self, server: &RedisServer) -> Reply {
         let incarnation = server.command(&["GET", "fencepost:inc"]);
         let tombstone = key(&self.name, &format!("x:{}", self.holder));
-        let [lock, token, queue, waiters] = ["l", "s", "q", "w"].map(|what| key(&self.name, what));
+        let [lock, token, queue, waiters, places] =
+            ["l", "s", "q", "w", "n"].map(|what| key(&self.name, what));
         server.command(&[
             "EVAL",
             ACQUIRE,
-            "6",
+            "7",
             "fencepost:inc",
             &lock,
             &token,
             &queue,
             &waiters,
             &tombstone,
+            &places,
             incarnation.text(),
             "0",
             &self.holder,
@@ -346,6 +352,7 @@ impl StoppedWaiter {
             "6000",
             &self.place,
             &self.holder,
+            "alone",
         ])
     }
 }

@@ -86,13 +86,13 @@ fn last_tokens_are_exact_and_then_there_is_none() {
 fn token_never_passes_through_a_double() {
     let server = RedisServer::start();
     let locks = at(server.port(), CARELESS);
-    server.command(&["HSET", &key("a", "s"), "t", &(GREATEST - 1).to_string()]);
+    server.command(&["SET", &key("a", "s"), &(GREATEST - 1).to_string()]);
     let lease = take(&lock(&locks, "a"));
     assert_eq!(lease.token().get(), GREATEST);
     assert_eq!(look(&locks, "a").token, Some(lease.token()));
     release(lease);
     // What somebody else wrote there is refused as well.
-    server.command(&["HSET", &key("a", "s"), "t", "10000000000000000000"]);
+    server.command(&["SET", &key("a", "s"), "10000000000000000000"]);
     assert_kind(&refusal(&lock(&locks, "a")), ErrorKind::Unexpected);
 }
 
@@ -116,11 +116,7 @@ fn record_of_an_idle_lock_ends_after_a_week() {
     assert!((WEEK - 60..=WEEK).contains(&left(&server)), "{}", left(&server));
     server.command(&["EXPIRE", &key("a", "s"), "1000"]);
     draw(&locks);
-    assert!(left(&server) <= 1_000, "it is put off once an hour at most");
-    let long_ago = (server_time(&server) - 2 * 3_600_000) * 1_000;
-    server.command(&["HSET", &key("a", "s"), "t", &long_ago.to_string()]);
-    draw(&locks);
-    assert!(left(&server) > WEEK - 60, "and once an hour it is");
+    assert!(left(&server) > WEEK - 60, "after its last use");
     assert_nothing_is_left(&server);
 }
 
