@@ -174,7 +174,7 @@ impl Members {
         let connection = connecting.await.unwrap_or_else(|| Err(Failure::Unsent(unanswered())))?;
         attempt.connection = Some(connection.clone());
         // It takes as long as it takes, however short the time for a request is: it would never end otherwise.
-        attempt.token = self.0.login.token(self.clock(), &connection, most).await?;
+        attempt.token = self.0.login.token(self.clock(), &connection).await?;
         let sent = self.clock().now();
         attempt.sent = Some(sent);
         let token = attempt.token.as_ref().map(Token::text);
@@ -213,7 +213,7 @@ impl Members {
         let index = self.current();
         let connection = self.connection(index).await?;
         self.forget_refused();
-        let token = self.0.login.token(self.clock(), &connection, Duration::ZERO).await?;
+        let token = self.0.login.token(self.clock(), &connection).await?;
         let hub = {
             let mut current = lock(&self.0.hub);
             match current.as_ref().filter(|hub| hub.serves(&connection)) {
