@@ -128,7 +128,7 @@ impl Members {
         patience: Patience,
     ) -> Result<Answer<A>, Failed> {
         let began = self.clock().now();
-        let (mut tries, mut logins, mut is_late) = (0, 0, false);
+        let (mut tries, mut logins, mut spared, mut is_late) = (0, 0, 0, false);
         loop {
             let index = self.current();
             let mut attempt = Attempt::default();
@@ -146,6 +146,11 @@ impl Members {
                 Next::LogIn if logins < MOST_LOGINS => {
                     logins += 1;
                     self.0.login.forget(attempt.token.as_ref());
+                    continue;
+                }
+                // Another call has given the member up, whose time was over; that of this one may not be.
+                Next::Elsewhere if spared < MOST_SPARED && attempt.was_given_up() => {
+                    spared += 1;
                     continue;
                 }
                 Next::LogIn | Next::GiveUp => return Err(Failed { failure, is_late }),
@@ -321,6 +326,13 @@ struct Attempt {
     sent: Option<Moment>,
 }
 
+impl Attempt {
+    /// Whether somebody else has ended its connection.
+    fn was_given_up(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::was_given_up)
+    }
+}
+
 /// How long connecting may take.
 const CONNECT_MOST: Duration = Duration::from_secs(2);
 
@@ -329,6 +341,9 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 /// How often the time of one try is doubled.
 const MOST_DOUBLED: u32 = 2;
+
+/// How often a try does not count that others have ended.
+const MOST_SPARED: usize = 2;
 
 /// How often one call logs in anew.
 const MOST_LOGINS: usize = 3;
