@@ -175,8 +175,13 @@ impl Members {
         attempt: &mut Attempt,
     ) -> Result<A, Failure> {
         let unanswered = || format!("{} has not answered for {most:?}", self.address(index));
-        let connecting = until(self.clock(), Some(self.clock().now().after(most)), self.connection(index));
-        let connection = connecting.await.unwrap_or_else(|| Err(Failure::Unsent(unanswered())))?;
+        let connection = if let Some(connection) = self.open_connection(index) {
+            connection
+        } else {
+            let soon = Some(self.clock().now().after(most));
+            let connected = until(self.clock(), soon, Box::pin(self.connection(index))).await;
+            connected.unwrap_or_else(|| Err(Failure::Unsent(unanswered())))?
+        };
         attempt.connection = Some(connection.clone());
         // It takes as long as it takes, however short the time for a request is: it would never end otherwise.
         attempt.token = self.0.login.token(self.clock(), &connection).await?;
@@ -268,6 +273,14 @@ impl Members {
         let mut slot = lock(&self.0.slots[index]);
         if matches!(&*slot, Slot::Up(connection) if connection.is(failed)) {
             *slot = Slot::Down;
+        }
+    }
+
+    /// The connection to a member, where there is one.
+    fn open_connection(&self, index: usize) -> Option<Connection> {
+        match &*lock(&self.0.slots[index]) {
+            Slot::Up(connection) if connection.is_open() => Some(connection.clone()),
+            _ => None,
         }
     }
 
