@@ -16,7 +16,7 @@ use crate::members::Failed;
 use crate::record::micros;
 use crate::requests::one;
 use crate::rest::Rest;
-use crate::server::{FOR_EVER, ONCE, Server, gone};
+use crate::server::{FOR_A_WHILE, FOR_EVER, ONCE, Server, gone};
 use crate::session::{self, Session, changing};
 use crate::stand::Stand;
 use crate::watch::Heard;
@@ -140,7 +140,7 @@ pub(crate) async fn give_up(server: &Server, stand: &Stand, rest: Option<Rest>) 
     let (server, end_at) = (server.clone(), server.clock().now().after(left));
     server.clock().clone().serve(async move {
         server.clock().sleep_until(end_at).await;
-        drop(Box::pin(session::end(&server, lease.id, ONCE)).await);
+        drop(Box::pin(session::end(&server, lease.id, FOR_A_WHILE)).await);
     });
     Ok(left_to_it)
 }

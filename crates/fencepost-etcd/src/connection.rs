@@ -35,6 +35,8 @@ struct Shared {
     authority: Authority,
     requests: SendRequest<Bytes>,
     has_ended: AtomicBool,
+    /// Whether it was ended here, since a call had no answer in time.
+    was_given_up: AtomicBool,
     /// Whether anything has come from the other side.
     has_answered: AtomicBool,
     /// How it has ended, where that is known.
@@ -80,6 +82,7 @@ impl Connection {
             authority,
             requests,
             has_ended: AtomicBool::new(false),
+            was_given_up: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
             why: OnceLock::new(),
             open: Mutex::new(Some(open)),
@@ -110,8 +113,14 @@ impl Connection {
 
     /// Uses it no more, whatever is under way.
     pub(crate) fn close(&self) {
+        self.0.was_given_up.store(true, Ordering::Release);
         self.0.has_ended.store(true, Ordering::Release);
         lock(&self.0.open).take();
+    }
+
+    /// Whether it was ended here, and not by the other side.
+    pub(crate) fn was_given_up(&self) -> bool {
+        self.0.was_given_up.load(Ordering::Acquire)
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

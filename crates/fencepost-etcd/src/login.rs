@@ -1,12 +1,12 @@
 //! The login at a cluster, which takes the server a tenth of a second: one for all that need it.
 //!
-//! Invariant: a token that a member has refused is not used again, and no secret is ever shown. A login ends by its own time,
-//! counted from when it began, and not by that of whoever asks: many who ask for a short while each see the same one end.
+//! Invariant: a token that a member has refused is not used again, and no secret is ever shown. A login ends by its own time
+//! and not by that of whoever asks: many who ask for a short while each see the same one end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Moment, until};
+use fencepost_core::{Clock, until};
 use fencepost_net::Login;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -46,7 +46,6 @@ enum State {
 #[derive(Clone)]
 struct Begun {
     connection: Connection,
-    since: Moment,
     outcome: Joined<oneshot::Receiver<Outcome>>,
 }
 
@@ -56,12 +55,11 @@ impl LoggedIn {
         Self { login, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The token to send, after logging in on `connection` where that is due. Where a request may take no longer than `each`, a
-    /// login may take twice that, and a second at least.
+    /// The token to send, after logging in on `connection` where that is due.
     ///
     /// # Cancel safety
     /// Dropping it does not stop the login.
-    pub(crate) async fn token(&self, clock: &Clock, connection: &Connection, each: Duration) -> Outcome {
+    pub(crate) async fn token(&self, clock: &Clock, connection: &Connection) -> Outcome {
         let logging_in = {
             let mut state = lock(&self.state);
             match &*state {
@@ -75,12 +73,8 @@ impl LoggedIn {
                 }
             }
         };
-        let most = (each * 2).clamp(LOGIN_LEAST, LOGIN_MOST);
-        match until(clock, Some(logging_in.since.after(most)), logging_in.outcome).await {
-            Some(Ok(outcome)) => outcome,
-            Some(Err(_)) => Err(Failure::Unsent("the login has ended".to_owned())),
-            None => Err(lets_nobody_in(connection, most)),
-        }
+        let unanswered = || Err(Failure::Unsent("the login has ended".to_owned()));
+        logging_in.outcome.await.unwrap_or_else(|_| unanswered())
     }
 
     /// Whether requests go without a token.
@@ -104,13 +98,15 @@ impl LoggedIn {
 
     fn begin(&self, clock: &Clock, connection: &Connection) -> Begun {
         let (sender, outcome) = oneshot::channel();
-        let begun = Begun { connection: connection.clone(), since: clock.now(), outcome: outcome.shared() };
+        let begun = Begun { connection: connection.clone(), outcome: outcome.shared() };
         let (clock, connection) = (clock.clone(), connection.clone());
         let (login, state) = (self.login.clone(), Arc::clone(&self.state));
         clock.clone().serve(async move {
             let give_up_at = Some(clock.now().after(LOGIN_MOST));
             let outcome = until(&clock, give_up_at, log_in(&login, &connection)).await;
-            let outcome = outcome.unwrap_or_else(|| Err(lets_nobody_in(&connection, LOGIN_MOST)));
+            let outcome = outcome.unwrap_or_else(|| {
+                Err(Failure::Unsent(format!("{} lets nobody in for {LOGIN_MOST:?}", connection.address())))
+            });
             note(&mut lock(&state), &connection, &outcome);
             // Whoever asked may have gone.
             drop(sender.send(outcome));
@@ -124,10 +120,6 @@ fn note(state: &mut State, connection: &Connection, outcome: &Outcome) {
     if matches!(state, State::LoggingIn(begun) if begun.connection.is(connection)) {
         *state = outcome.as_ref().map_or(State::Out, |token| State::In(token.clone()));
     }
-}
-
-fn lets_nobody_in(connection: &Connection, most: Duration) -> Failure {
-    Failure::Unsent(format!("{} lets nobody in for {most:?}", connection.address()))
 }
 
 async fn log_in(login: &Login, connection: &Connection) -> Outcome {
@@ -145,5 +137,4 @@ async fn log_in(login: &Login, connection: &Connection) -> Outcome {
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
 /// How long a login may take: it is slow on purpose, so that passwords cannot be tried.
-const LOGIN_LEAST: Duration = Duration::from_secs(1);
-const LOGIN_MOST: Duration = Duration::from_secs(3);
+const LOGIN_MOST: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use crate::keys::{self, Keys};
 use crate::members::Failed;
 use crate::record::Place;
 use crate::requests::all;
-use crate::server::{ONCE, Server};
+use crate::server::{FOR_A_WHILE, ONCE, Server};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 
@@ -145,10 +145,11 @@ fn waiter(place: &Place) -> Waiter {
     }
 }
 
-/// How long a lease lasts at most if nothing is done: etcd leaves out the parts of a second.
+/// How long a lease lasts at most if nothing is done: etcd leaves out the parts of a second. The server has just answered, and one
+/// answer of thousands that is late is no reason to give none.
 async fn remaining(server: &Server, lease: i64) -> Result<Duration> {
     let request = || LeaseTimeToLiveRequest { id: lease };
-    let asking = server.members().call::<_, LeaseTimeToLiveResponse>(TIME_TO_LIVE, request, ONCE);
+    let asking = server.members().call::<_, LeaseTimeToLiveResponse>(TIME_TO_LIVE, request, FOR_A_WHILE);
     let answer = asking.await.map_err(Failed::error)?.message;
     let seconds = (answer.ttl + 1).min(answer.granted_ttl);
     Ok(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))

@@ -128,7 +128,7 @@ impl Members {
         patience: Patience,
     ) -> Result<Answer<A>, Failed> {
         let began = self.clock().now();
-        let (mut tries, mut logins, mut is_late) = (0, 0, false);
+        let (mut tries, mut logins, mut spared, mut is_late) = (0, 0, 0, false);
         loop {
             let index = self.current();
             let mut attempt = Attempt::default();
@@ -146,6 +146,11 @@ impl Members {
                 Next::LogIn if logins < MOST_LOGINS => {
                     logins += 1;
                     self.0.login.forget(attempt.token.as_ref());
+                    continue;
+                }
+                // Another call has given the member up, whose time was over; that of this one may not be.
+                Next::Elsewhere if spared < MOST_SPARED && attempt.was_given_up() => {
+                    spared += 1;
                     continue;
                 }
                 Next::LogIn | Next::GiveUp => return Err(Failed { failure, is_late }),
@@ -170,11 +175,16 @@ impl Members {
         attempt: &mut Attempt,
     ) -> Result<A, Failure> {
         let unanswered = || format!("{} has not answered for {most:?}", self.address(index));
-        let connecting = until(self.clock(), Some(self.clock().now().after(most)), self.connection(index));
-        let connection = connecting.await.unwrap_or_else(|| Err(Failure::Unsent(unanswered())))?;
+        let connection = if let Some(connection) = self.open_connection(index) {
+            connection
+        } else {
+            let soon = Some(self.clock().now().after(most));
+            let connected = until(self.clock(), soon, Box::pin(self.connection(index))).await;
+            connected.unwrap_or_else(|| Err(Failure::Unsent(unanswered())))?
+        };
         attempt.connection = Some(connection.clone());
         // It takes as long as it takes, however short the time for a request is: it would never end otherwise.
-        attempt.token = self.0.login.token(self.clock(), &connection, most).await?;
+        attempt.token = self.0.login.token(self.clock(), &connection).await?;
         let sent = self.clock().now();
         attempt.sent = Some(sent);
         let token = attempt.token.as_ref().map(Token::text);
@@ -213,7 +223,7 @@ impl Members {
         let index = self.current();
         let connection = self.connection(index).await?;
         self.forget_refused();
-        let token = self.0.login.token(self.clock(), &connection, Duration::ZERO).await?;
+        let token = self.0.login.token(self.clock(), &connection).await?;
         let hub = {
             let mut current = lock(&self.0.hub);
             match current.as_ref().filter(|hub| hub.serves(&connection)) {
@@ -263,6 +273,14 @@ impl Members {
         let mut slot = lock(&self.0.slots[index]);
         if matches!(&*slot, Slot::Up(connection) if connection.is(failed)) {
             *slot = Slot::Down;
+        }
+    }
+
+    /// The connection to a member, where there is one.
+    fn open_connection(&self, index: usize) -> Option<Connection> {
+        match &*lock(&self.0.slots[index]) {
+            Slot::Up(connection) if connection.is_open() => Some(connection.clone()),
+            _ => None,
         }
     }
 
@@ -321,6 +339,13 @@ struct Attempt {
     sent: Option<Moment>,
 }
 
+impl Attempt {
+    /// Whether somebody else has ended its connection.
+    fn was_given_up(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::was_given_up)
+    }
+}
+
 /// How long connecting may take.
 const CONNECT_MOST: Duration = Duration::from_secs(2);
 
@@ -329,6 +354,9 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 /// How often the time of one try is doubled.
 const MOST_DOUBLED: u32 = 2;
+
+/// How often a try does not count that others have ended.
+const MOST_SPARED: usize = 2;
 
 /// How often one call logs in anew.
 const MOST_LOGINS: usize = 3;

@@ -191,11 +191,13 @@ impl Stand {
         mut seen: Seen,
         patience: Patience,
     ) -> Result<Option<FencingToken>> {
+        // That of the first look counts, so that many who settle at once do not raise the offset in turn for ever.
+        let wall = seen.wall;
         for _ in 0..SETTLE_TRIES {
             self.first_at = seen.revision;
             let [general, own] = seen.offsets;
             let least = general.offset.max(own.offset);
-            let needed = seen.wall - self.created;
+            let needed = wall - self.created;
             let is_lagging = least < needed - lag_most(&self.server);
             let offset = if is_lagging { needed } else { least };
             let beside = self.readers_beside(&seen, offset > least, patience).await?;

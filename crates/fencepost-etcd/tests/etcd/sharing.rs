@@ -1,11 +1,12 @@
 //! Readers beside each other, and writers alone: with members, waiters and holders that stop, and tokens of many at once.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencepost_core::{
-    Backend, Clock, ErrorKind, FencingToken, Lock, Locks, Mode, Raced, Revoked, Status, Wait, race,
+    Backend, Clock, ErrorKind, FencingToken, Lease, Lock, Locks, Mode, Raced, Revoked, Status, Wait, race,
 };
 use fencepost_testkit::servers::{EtcdCluster, EtcdServer};
 use futures_util::future::{join, join_all};
@@ -75,7 +76,9 @@ fn stream_of_readers_does_not_starve_a_writer() {
         let writes = async {
             for _ in 0..5 {
                 clock.sleep(Duration::from_millis(100)).await;
-                assert!(inside.load(Ordering::Acquire) > 0, "there is nobody whom a writer could wait for");
+                while inside.load(Ordering::Acquire) == 0 {
+                    clock.sleep(Duration::from_millis(1)).await;
+                }
                 let waiting = lock(&server.url(), "orders", LONG);
                 let lease = waiting.acquire().await.unwrap();
                 assert_eq!(inside.load(Ordering::Acquire), 0, "a reader and a writer overlap");
@@ -207,6 +210,31 @@ fn no_two_readers_have_the_same_token() {
         third.release().await.unwrap();
         drop(older.release().await);
         until_free(&onlooker, "orders").await;
+    });
+}
+
+/// Each is a new client, which lets no token lag behind its clock; all settle theirs at once.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn readers_of_many_processes_are_let_in_at_once() {
+    const READERS: usize = 48;
+    let server = EtcdServer::start();
+    let onlooker = locks(&server.url());
+    block_on(async {
+        let writer = lock(&server.url(), "orders", LONG).acquire().await.unwrap();
+        let clients: Vec<Lock> = (0..READERS).map(|_| reader(&server.url(), LONG * 2)).collect();
+        let meanwhile = async {
+            until_waiting(&onlooker, "orders", READERS).await;
+            writer.release().await.unwrap();
+        };
+        let all = join_all(clients.iter().map(Lock::acquire));
+        let (leases, ()) = within(LONG * 2, "all readers", join(all, meanwhile)).await;
+        let leases: Vec<_> = leases.into_iter().map(Result::unwrap).collect();
+        let tokens: BTreeSet<_> = leases.iter().map(Lease::token).collect();
+        assert_eq!(tokens.len(), READERS, "two have the same token");
+        for lease in leases {
+            lease.release().await.unwrap();
+        }
     });
 }
 

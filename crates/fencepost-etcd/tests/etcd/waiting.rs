@@ -308,3 +308,27 @@ fn try_without_a_server_ends_soon() {
         way.set(Mode::Pass);
     });
 }
+
+/// All calls share a connection, which is closed when one of them has had no answer in time.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn call_does_not_fail_because_an_older_one_was_given_up() {
+    let server = EtcdServer::start();
+    let (clock, client) = (Clock::system(), locks(&server.url()));
+    block_on(async {
+        client.inspect("orders").await.unwrap();
+        server.stop();
+        let younger = async {
+            clock.sleep(Duration::from_millis(300)).await;
+            client.inspect("orders").await
+        };
+        let meanwhile = async {
+            // The time of the older one is over after half a second.
+            clock.sleep(Duration::from_millis(600)).await;
+            server.go_on();
+        };
+        let ((older, younger), ()) = join(join(client.inspect("orders"), younger), meanwhile).await;
+        older.expect_err("nobody has answered in time");
+        younger.unwrap();
+    });
+}

@@ -72,5 +72,7 @@ impl EtcdSetup {
     }
 }
 
-/// Nothing waits for the disk. By its election timeout the shortest lease is a second.
-const DEFAULTS: [&str; 5] = ["--unsafe-no-fsync", "--heartbeat-interval", "50", "--election-timeout", "500"];
+/// Nothing waits for the disk, and no login for a hash that is slow on purpose. By its election timeout the shortest lease is a
+/// second.
+const DEFAULTS: [&str; 7] =
+    ["--unsafe-no-fsync", "--heartbeat-interval", "50", "--election-timeout", "500", "--bcrypt-cost", "4"];
