@@ -11,9 +11,11 @@
 
 mod contest;
 mod etcd;
+mod file;
 mod floor;
 mod measure;
 mod postgres;
+mod process;
 mod redis;
 mod redlock;
 mod zookeeper;
@@ -26,6 +28,11 @@ type Measure = fn() -> Figure;
 
 /// Each measure, and what it is called by on the command line.
 const MEASURES: &[(&str, Measure)] = &[
+    ("file-pair", file::pair),
+    ("file-pair-shared", file::shared_pair),
+    ("file-hand-over", file::hand_over),
+    ("process-flock", process::beside_flock),
+    ("process-alone", process::beside_nothing),
     ("redis-pair", redis::pair),
     ("redis-distinct", redis::distinct),
     ("redis-hand-over", redis::hand_over),

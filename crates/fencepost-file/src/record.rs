@@ -228,6 +228,20 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), 64, "an even generation stands in the first slot");
     }
 
+    #[test]
+    fn line_that_is_shorter_than_the_one_before_is_read_back_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.lock");
+        let file = File::options().create_new(true).write(true).open(&path).unwrap();
+        for label in ["a label of some length", "short", "", "a label of some more length"] {
+            let (name, holder) = ("a".parse().unwrap(), HolderId::from_bytes([1; 16]));
+            HolderLine::new(name, 1.try_into().unwrap(), holder, label.to_owned(), 5).write(&file);
+            assert_eq!(HolderLine::read(&path).unwrap().label, label);
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.ends_with('\n') && text.lines().count() == 1, "{text:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn torn_write_leaves_the_record_before_it(cut in 0..64_usize, garbage in any::<u8>()) {
