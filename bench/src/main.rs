@@ -12,12 +12,14 @@
 
 mod contest;
 mod etcd;
+mod file;
 mod floor;
 mod held;
 mod measure;
 mod page;
 mod peers;
 mod postgres;
+mod process;
 mod recovery;
 mod redis;
 mod redlock;
@@ -37,6 +39,11 @@ type Growth = fn() -> Vec<Held>;
 
 /// Each measure in turns with the floor, and what it is called by on the command line.
 const MEASURES: &[(&str, Measure)] = &[
+    ("file-pair", file::pair),
+    ("file-pair-shared", file::shared_pair),
+    ("file-hand-over", file::hand_over),
+    ("process-flock", process::beside_flock),
+    ("process-alone", process::beside_nothing),
     ("redis-pair", redis::pair),
     ("redis-distinct", redis::distinct),
     ("redis-hand-over", redis::hand_over),

@@ -263,7 +263,9 @@ impl Backend for FileBackend {
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
         let paths = self.directory.paths(name);
-        let Some(file) = Directory::open_present(&paths.token)? else { return Ok(Revoked::NotCurrent) };
+        let Some((file, _)) = Directory::open_present(&paths.token)? else {
+            return Ok(Revoked::NotCurrent);
+        };
         let revoke = || {
             // Nobody is granted the lock meanwhile.
             let held = match Look::at(&self.directory, &self.clock) {

@@ -3,6 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,11 +15,11 @@ use fencepost_core::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::directory::{Directory, Paths};
-use crate::hold::{FileId, Hold};
+use crate::directory::{Directory, FileId, Paths};
+use crate::hold::Hold;
 use crate::logbook::Writing;
 use crate::readers::Slot;
-use crate::record::CHANGE_MOST;
+use crate::record::{CHANGE_MOST, TokenRecord};
 use crate::{news, revocation};
 
 /// How often a holder looks whether its files are still in place.
@@ -26,11 +27,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a lease is not held any more, if it is not.
 fn how_lost(paths: &Paths, token_id: FileId, token: FencingToken) -> Option<Error> {
-    if !token_id.is_at(&paths.token) {
-        let what = format!("{} was replaced or removed", paths.token.display());
-        return Some(Error::lost(LossReason::Replaced, what));
-    }
-    revocation::of(paths, token)
+    if token_id.is_at(&paths.token) { revocation::of(paths, token) } else { Some(replaced(&paths.token)) }
+}
+
+fn replaced(path: &Path) -> Error {
+    Error::lost(LossReason::Replaced, format!("{} was replaced or removed", path.display()))
 }
 
 /// A hold that was granted.
@@ -138,6 +139,12 @@ impl Claim for FileClaim {
 
     async fn release(self: Box<Self>) -> Result<()> {
         // Closing is the release. An explicit unlock would free the lock for every duplicate, a guardian's too.
-        how_lost(&self.paths, self.token_id, self.grant.token).map_or(Ok(()), Err)
+        if !self.token_id.is_at(&self.paths.token) {
+            return Err(replaced(&self.paths.token));
+        }
+        // The record says whether there is a revocation at all, sooner than its file could be looked for.
+        let revoked = TokenRecord::read(&self.token).map_or(true, |record| record.revoked > 0);
+        let revoked = revoked.then(|| revocation::of(&self.paths, self.grant.token)).flatten();
+        revoked.map_or(Ok(()), Err)
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use fencepost_core::{BackendUrl, Error, ErrorKind, LockName, Result};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 /// File systems on which `flock` is emulated, or local to one client of many. The numbers are from `statfs(2)`.
@@ -55,6 +55,28 @@ pub(crate) struct Paths {
     pub(crate) token: PathBuf,
 }
 
+/// Which file it is, whatever its path leads to later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn new(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+
+    pub(crate) fn of(file: &File) -> Option<Self> {
+        rustix::fs::fstat(file).ok().map(|stat| Self::new(&stat))
+    }
+
+    /// Whether `path` leads to this file.
+    pub(crate) fn is_at(self, path: &Path) -> bool {
+        rustix::fs::lstat(path).is_ok_and(|stat| Self::new(&stat) == self)
+    }
+}
+
 impl Paths {
     /// What the holders leave for those to come.
     pub(crate) fn logbook(&self) -> PathBuf {
@@ -99,12 +121,16 @@ impl Directory {
 
     /// Makes the directory where it is missing, for its owner alone, and refuses one that is not fit for locks.
     pub(crate) fn prepare(&self) -> Result<()> {
-        if !self.0.is_dir() {
-            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
-            made.map_err(|error| failure("make the directory of the locks", &self.0, error))?;
-        }
-        let system = rustix::fs::statfs(&self.0)
-            .map_err(|error| failure("look at the directory of the locks", &self.0, error.into()))?;
+        let system = match rustix::fs::statfs(&self.0) {
+            Err(Errno::NOENT) => {
+                let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+                made.map_err(|error| failure("make the directory of the locks", &self.0, error))?;
+                rustix::fs::statfs(&self.0)
+            }
+            system => system,
+        };
+        let system =
+            system.map_err(|error| failure("look at the directory of the locks", &self.0, error.into()))?;
         match shared_file_system(u64::try_from(system.f_type).unwrap_or_default()) {
             Some(name) => Err(self.refusal(name)),
             None => Ok(()),
@@ -119,13 +145,18 @@ impl Directory {
 
     /// Opens a file of the directory for reading and writing, and makes it where it is missing.
     pub(crate) fn open(&self, path: &Path) -> Result<File> {
+        self.open_known(path).map(|(file, _)| file)
+    }
+
+    /// The same, with which file it is.
+    pub(crate) fn open_known(&self, path: &Path) -> Result<(File, FileId)> {
         loop {
             // Without O_CREAT first: in a sticky shared directory the kernel refuses O_CREAT on another user's file.
-            if let Some(file) = Self::open_present(path)? {
-                return Ok(file);
+            if let Some(known) = Self::open_present(path)? {
+                return Ok(known);
             }
             match options().create_new(true).mode(0o600).open(path) {
-                Ok(file) => return self.share(file, path),
+                Ok(file) => return regular(self.share(file, path)?, path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failure("make the lock's file", path, error)),
             }
@@ -133,7 +164,7 @@ impl Directory {
     }
 
     /// Opens a file for reading and writing, if it is there.
-    pub(crate) fn open_present(path: &Path) -> Result<Option<File>> {
+    pub(crate) fn open_present(path: &Path) -> Result<Option<(File, FileId)>> {
         match options().open(path) {
             Ok(file) => regular(file, path).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -200,15 +231,17 @@ fn options() -> std::fs::OpenOptions {
     options
 }
 
-fn regular(file: File, path: &Path) -> Result<File> {
-    match file.metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(file),
+fn regular(file: File, path: &Path) -> Result<(File, FileId)> {
+    match rustix::fs::fstat(&file) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+            Ok((file, FileId::new(&stat)))
+        }
         Ok(_) => {
             let what = format!("{} is not a regular file", path.display());
             Err(Error::new(ErrorKind::Unavailable, "open the lock's file", what)
                 .hint("move it out of the way"))
         }
-        Err(error) => Err(failure("open the lock's file", path, error)),
+        Err(error) => Err(failure("open the lock's file", path, error.into())),
     }
 }
 

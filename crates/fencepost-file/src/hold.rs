@@ -4,16 +4,15 @@
 //! of the same name, so the holder keeps an open-file-description lock (`fcntl(2)`, independent of `flock`) on the token
 //! record as well. Who shares the lock has both locks shared. Invariant: a hold is given out only while both paths still lead to the locked files.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use fencepost_core::{Mode, Result};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::directory::{Directory, Paths, failure};
+use crate::directory::{Directory, FileId, Paths, failure};
 use crate::range::{self, Access, Blocking};
 use crate::readers;
 
@@ -26,24 +25,6 @@ pub(crate) struct Hold {
     pub(crate) token: File,
     /// Which file the token record is.
     pub(crate) token_id: FileId,
-}
-
-/// Which file it is, whatever its path leads to later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    pub(crate) fn new(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-
-    /// Whether `path` leads to this file.
-    pub(crate) fn is_at(self, path: &Path) -> bool {
-        std::fs::symlink_metadata(path).is_ok_and(|metadata| Self::new(&metadata) == self)
-    }
 }
 
 impl Hold {
@@ -74,16 +55,15 @@ impl Hold {
             Mode::Shared => Access::Read,
         };
         loop {
-            let lock = directory.open(&paths.lock)?;
+            let (lock, lock_id) = directory.open_known(&paths.lock)?;
             if !taken(&paths.lock, || queue_on(&lock, mode, blocking))? {
                 return Ok(None);
             }
-            let token = directory.open(&paths.token)?;
+            let (token, token_id) = directory.open_known(&paths.token)?;
             if !taken(&paths.token, || range::lock(&token, access, range::WHOLE, blocking))? {
                 return Ok(None);
             }
             // A file that was replaced while we waited is no lock any more: others will open the new one.
-            let (lock_id, token_id) = (id(&lock, &paths.lock)?, id(&token, &paths.token)?);
             if lock_id.is_at(&paths.lock) && token_id.is_at(&paths.token) {
                 return Ok(Some(Self { lock, token, token_id }));
             }
@@ -111,9 +91,4 @@ fn queue_on(lock: &File, mode: Mode, blocking: Blocking) -> io::Result<()> {
         (Mode::Shared, Blocking::Yes) => FlockOperation::LockShared,
     };
     rustix::fs::flock(lock, operation).map_err(io::Error::from)
-}
-
-fn id(file: &File, path: &Path) -> Result<FileId> {
-    let metadata = file.metadata().map_err(|error| failure("look at the lock's file", path, error))?;
-    Ok(FileId::new(&metadata))
 }

@@ -13,8 +13,7 @@ use fencepost_core::{Clock, Error, ErrorKind, Grant, LossReason, Moment, Result,
 use futures_channel::oneshot;
 use rustix::io::Errno;
 
-use crate::directory::{Directory, Paths, failure};
-use crate::hold::FileId;
+use crate::directory::{Directory, FileId, Paths, failure};
 use crate::record::{TokenRecord, exclusively, open_carefully};
 use crate::revocation;
 
@@ -84,7 +83,7 @@ impl Writing {
     }
 
     fn is_ours(&self, record: &File) -> bool {
-        record.metadata().is_ok_and(|metadata| FileId::new(&metadata) == self.token_id)
+        FileId::of(record) == Some(self.token_id)
     }
 }
 

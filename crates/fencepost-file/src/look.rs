@@ -7,9 +7,9 @@ use fencepost_core::{Clock, FencingToken, LockName, LockState, Reader, Result, S
 
 use crate::directory::{Directory, Paths, failure};
 use crate::queue;
-use crate::range::Access;
+use crate::range::{self, Access};
 use crate::readers::{self, SlotLine};
-use crate::record::{HolderLine, TokenRecord};
+use crate::record::{HolderLine, TokenRecord, open_carefully};
 use crate::table::{LockTable, describe};
 
 /// One look at a directory.
@@ -33,7 +33,7 @@ impl<'a> Look<'a> {
             readers_of(&paths)?.into_iter().partition(|line| line.token.is_none());
         state.waiters = self.waiters(&paths)?;
         state.waiters.extend(waiting.into_iter().map(waiter));
-        match self.table.held(&paths)? {
+        match self.held(&paths)? {
             Some(Access::Read) => {
                 state.status = Status::Held;
                 state.readers = readers.into_iter().filter_map(reader).collect();
@@ -64,9 +64,17 @@ impl<'a> Look<'a> {
         Ok(state)
     }
 
+    /// How the lock is held, if it is. The kernel's table is read in pieces, and may lack a lock while others come and go, so that
+    /// the record is asked first; the table knows of a lock that only a command has kept.
+    fn held(&self, paths: &Paths) -> Result<Option<Access>> {
+        let record = open_carefully(&paths.token).map(|record| range::held_as(&record)).transpose();
+        let held = record.map_err(|error| failure("look at the token record", &paths.token, error))?;
+        held.flatten().map_or_else(|| self.table.held(paths), |access| Ok(Some(access)))
+    }
+
     /// The tokens of all who have the lock, as far as an onlooker can tell.
     pub(crate) fn held_tokens(&self, paths: &Paths) -> Result<Vec<FencingToken>> {
-        Ok(match self.table.held(paths)? {
+        Ok(match self.held(paths)? {
             Some(Access::Read) => readers_of(paths)?.into_iter().filter_map(|line| line.token).collect(),
             Some(Access::Write) => {
                 let record = TokenRecord::at(&paths.token).unwrap_or_default();

@@ -48,6 +48,17 @@ pub(crate) fn held(file: &File, access: Access, range: Range<i64>) -> io::Result
     Ok((request.l_type != short(libc::F_UNLCK)).then_some(request.l_start))
 }
 
+/// How somebody else has a part of the file locked, if anybody has. Takes no lock itself.
+pub(crate) fn held_as(file: &File) -> io::Result<Option<Access>> {
+    let mut request = request(Access::Write, WHOLE);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut request))?;
+    Ok(match i32::from(request.l_type) {
+        libc::F_UNLCK => None,
+        libc::F_RDLCK => Some(Access::Read),
+        _ => Some(Access::Write),
+    })
+}
+
 fn request(access: Access, range: Range<i64>) -> libc::flock {
     let kind = match access {
         Access::Read => libc::F_RDLCK,

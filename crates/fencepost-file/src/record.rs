@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fencepost_core::{Clock, FencingToken, HolderId, LockName, Moment};
+use rustix::fd::AsFd;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -33,15 +34,15 @@ pub(crate) struct TokenRecord {
 impl TokenRecord {
     /// The newer valid slot. Neither is valid before the first grant, and after a power cut that lost the data: the
     /// wall clock then lifts the next token above the lost ones.
-    pub(crate) fn read(file: &File) -> io::Result<Self> {
+    pub(crate) fn read(file: impl AsFd) -> io::Result<Self> {
         let mut slots = [0; 2 * SLOT];
         let mut filled = 0;
         while filled < slots.len() {
-            match file.read_at(&mut slots[filled..], filled as u64) {
+            match rustix::io::pread(&file, &mut slots[filled..], filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         let valid = slots.chunks_exact(SLOT).filter_map(Self::decode);
@@ -50,7 +51,7 @@ impl TokenRecord {
 
     /// The record at a path, for a look.
     pub(crate) fn at(path: &Path) -> Option<Self> {
-        Self::read(&open_carefully(path)?).ok()
+        Self::read(open_carefully(path)?).ok()
     }
 
     /// Writes the record into the slot that does not hold the present one.
@@ -193,10 +194,11 @@ impl HolderLine {
     /// Writes the line. It is for people, so a full disk does not keep anybody from the lock.
     pub(crate) fn write(&self, file: &File) {
         let Ok(mut line) = serde_json::to_vec(self) else { return };
+        // To make the file shorter takes longer than to fill the rest of it with blanks.
+        let length = file.metadata().map_or(0, |metadata| metadata.len()).min(LONGEST_LINE);
+        line.resize(line.len().max(usize::try_from(length).unwrap_or_default().saturating_sub(1)), b' ');
         line.push(b'\n');
-        if file.write_all_at(&line, 0).is_ok() {
-            let _ = file.set_len(line.len() as u64);
-        }
+        let _ = file.write_all_at(&line, 0);
     }
 
     /// Removes the line.
@@ -224,6 +226,20 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         first.write(&file).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 64, "an even generation stands in the first slot");
+    }
+
+    #[test]
+    fn line_that_is_shorter_than_the_one_before_is_read_back_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.lock");
+        let file = File::options().create_new(true).write(true).open(&path).unwrap();
+        for label in ["a label of some length", "short", "", "a label of some more length"] {
+            let (name, holder) = ("a".parse().unwrap(), HolderId::from_bytes([1; 16]));
+            HolderLine::new(name, 1.try_into().unwrap(), holder, label.to_owned(), 5).write(&file);
+            assert_eq!(HolderLine::read(&path).unwrap().label, label);
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.ends_with('\n') && text.lines().count() == 1, "{text:?}");
+        }
     }
 
     proptest! {

@@ -101,9 +101,9 @@ fn dropped_signals_leave_nothing_open() {
         let open = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         open.filter(|target| target.to_string_lossy().contains("inotify")).count()
     };
-    let mut watched = signals(directory.path()).unwrap();
-    assert!(!comes(&mut watched, Duration::from_millis(20)));
+    let mut heard = signals(directory.path()).unwrap();
+    assert!(!comes(&mut heard, Duration::from_millis(20)));
     assert_eq!(watches(), 1);
-    drop(watched);
+    drop(heard);
     assert_eq!(watches(), 0);
 }
