@@ -45,6 +45,9 @@ pub fn install(endpoint: &str, service: &str) -> Result<Export> {
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] when the endpoint is no URL.
 pub fn export(endpoint: &str, service: &str) -> Result<Export> {
+    // In a build with object stores the HTTP client has TLS and panics unless it knows whose, though it is not needed here. If
+    // somebody has chosen already, that stays.
+    drop(rustls::crypto::ring::default_provider().install_default());
     let exporter = SpanExporter::builder()
         .with_http()
         .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
