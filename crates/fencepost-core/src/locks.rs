@@ -94,7 +94,7 @@ impl Locks {
         self.0.revoke(&name.parse()?, token, reason).await
     }
 
-    /// Makes the store promise another term to a lease that was [detached](Lease::detach), here or in another process. One that has
+    /// Makes the store promise another term to a lease that was [detached](crate::Lease::detach), here or in another process. One that has
     /// ended is never taken anew.
     ///
     /// # Cancel safety
@@ -121,7 +121,7 @@ impl Locks {
         in_time.map_err(|error| error.on(&handover.lock))
     }
 
-    /// Gives back a lease that was [detached](Lease::detach), here or in another process.
+    /// Gives back a lease that was [detached](crate::Lease::detach), here or in another process.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have given it back.
