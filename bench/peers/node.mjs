@@ -5,10 +5,11 @@
 
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { resolve } from "node:path";
 import { writeFileSync } from "node:fs";
 
 // The libraries are in a cache folder, and not beside this file.
-const require = createRequire(`${process.env.PEERS}/`);
+const require = createRequire(`${resolve(process.env.PEERS)}/`);
 const TTL = 30_000;
 
 // Each gives a function from a name to one that takes the lock and returns what gives it back.

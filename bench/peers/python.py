@@ -48,7 +48,7 @@ def sherlock(urls):
 def tooz(urls):
     from tooz import coordination
 
-    url = urls[0].replace("zookeeper://", "kazoo://")
+    url = urls[0].replace("zookeeper://", "kazoo://").replace("postgres://", "postgresql://")
     coordinator = coordination.get_coordinator(url, b"peer")
     coordinator.start(start_heart=True)
     return lambda name: coordinator.get_lock(name.encode())

@@ -45,7 +45,7 @@ impl Peer {
                 Self::Etcd(client, lease)
             }
             "zookeeper-client" => {
-                Self::ZooKeeper(zookeeper_client::Client::connect(&urls[0]).await.expect("the server answers"))
+                Self::ZooKeeper(zookeeper_client::Client::connect(urls[0].trim_start_matches("zookeeper://")).await.expect("the server answers"))
             }
             other => panic!("there is no peer {other}"),
         }
