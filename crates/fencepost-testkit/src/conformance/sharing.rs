@@ -1,6 +1,6 @@
 //! Locks that several hold together to read, and one alone to write.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use fencepost_core::{ErrorKind, HolderId, Lock, Mode, Revoked, Status, Wait};
@@ -54,8 +54,11 @@ pub(super) async fn writer_waits_for_the_last_reader_and_readers_for_the_writer(
 
 pub(super) async fn reader_goes_behind_a_writer_that_waits(stage: &Stage<'_>) {
     let first = take(&reader(stage)).await;
+    // Tokens may come with the places in the queue, so their order alone does not say who had it first.
+    let writer_had_it = AtomicBool::new(false);
     let waits = async {
         let lease = writer(stage).acquire().await.expect("the writer is served");
+        writer_had_it.store(true, Ordering::SeqCst);
         let second = lease.token();
         lease.release().await.expect("a lease that is held can be released");
         second
@@ -63,7 +66,11 @@ pub(super) async fn reader_goes_behind_a_writer_that_waits(stage: &Stage<'_>) {
     let others = async {
         stage.until_state("orders", "the writer waits", |seen| seen.waiters.len() == 1).await;
         assert!(is_refused(&reader(stage)).await, "a reader passed by a writer that waits");
-        let late = async { reader(stage).acquire().await.expect("the reader is served") };
+        let late = async {
+            let lease = reader(stage).acquire().await.expect("the reader is served");
+            assert!(writer_had_it.load(Ordering::SeqCst), "a reader that waits passed by a writer");
+            lease
+        };
         let free = async {
             stage.until_state("orders", "the reader waits too", |seen| seen.waiters.len() == 2).await;
             first.release().await.expect("a lease that is held can be released");
