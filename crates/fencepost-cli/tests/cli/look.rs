@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Home, eventually};
+use crate::support::{Home, assert_has_every_key, eventually};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -36,22 +36,7 @@ fn status_as_json_has_every_key() {
     assert!(since.len() == 27 && since.ends_with('Z'), "{since}");
     assert_eq!(report["holder"].as_str().unwrap().len(), 32);
     let free = json(&home.run(["status", "--json", "demo"]).exits(1).stdout);
-    let keys: Vec<_> = free.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(
-        keys,
-        [
-            "backend",
-            "holder",
-            "label",
-            "lock",
-            "readers",
-            "remaining_ms",
-            "since",
-            "state",
-            "token",
-            "waiters"
-        ]
-    );
+    assert_has_every_key(&free);
     assert_eq!((&free["state"], &free["token"]), (&"free".into(), &Value::Null));
 }
 

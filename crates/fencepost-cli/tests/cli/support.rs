@@ -303,3 +303,11 @@ impl Dice {
         (self.0 >> 33) % limit
     }
 }
+
+/// Asserts that a lock in JSON has every key that is promised, and no other.
+#[track_caller]
+pub(crate) fn assert_has_every_key(lock: &Value) {
+    let keys: Vec<_> = lock.as_object().unwrap().keys().cloned().collect();
+    let promised = "backend holder label lock readers remaining_ms since state token waiters";
+    assert_eq!(keys, promised.split(' ').collect::<Vec<_>>());
+}

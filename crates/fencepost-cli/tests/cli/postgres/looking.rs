@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Scene, json, number};
-use crate::support::{Home, Running, eventually, now_micros};
+use crate::support::{Home, Running, assert_has_every_key, eventually, now_micros};
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
@@ -26,22 +26,7 @@ fn status_says_who_holds_and_who_waits() {
     eventually("their names", are_named);
     assert!(now_micros() - before < 4_000_000, "after a second");
     let status = scene.status("demo");
-    let keys: Vec<_> = status.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(
-        keys,
-        [
-            "backend",
-            "holder",
-            "label",
-            "lock",
-            "readers",
-            "remaining_ms",
-            "since",
-            "state",
-            "token",
-            "waiters"
-        ]
-    );
+    assert_has_every_key(&status);
     assert_eq!(
         (&status["lock"], &status["state"], &status["backend"]),
         (&"demo".into(), &"held".into(), &"postgres".into())

@@ -4,7 +4,7 @@ use fencepost_testkit::servers::RedisSetup;
 use serde_json::Value;
 
 use super::{Scene, all_end, json, number};
-use crate::support::{Home, Running, eventually, now_micros};
+use crate::support::{Home, Running, assert_has_every_key, eventually, now_micros};
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
@@ -21,22 +21,7 @@ fn status_says_who_holds_and_who_waits_in_order() {
         })
         .collect();
     let status = scene.status("demo");
-    let keys: Vec<_> = status.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(
-        keys,
-        [
-            "backend",
-            "holder",
-            "label",
-            "lock",
-            "readers",
-            "remaining_ms",
-            "since",
-            "state",
-            "token",
-            "waiters"
-        ]
-    );
+    assert_has_every_key(&status);
     assert_eq!(
         (&status["lock"], &status["state"], &status["backend"]),
         (&"demo".into(), &"held".into(), &"redis".into())
