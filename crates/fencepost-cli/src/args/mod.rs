@@ -6,6 +6,8 @@ mod fence;
 #[cfg(feature = "lab")]
 mod lab;
 mod lease;
+#[cfg(test)]
+mod pages;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

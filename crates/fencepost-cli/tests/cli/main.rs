@@ -24,6 +24,7 @@ mod page;
 mod postgres;
 mod pty;
 mod publish;
+mod readme;
 mod redis;
 mod run;
 mod signals;
