@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencepost_core::{
-    Error, Event, FencingToken, HolderId, LockName, LossReason, Moment, Observer, Renewal, Result,
+    Error, Event, FencingToken, HolderId, LockName, LossReason, Moment, Observer, Renewal, Result, lock,
 };
 use futures_channel::oneshot;
 
@@ -16,7 +16,7 @@ use crate::record;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::{Server, Shared};
-use crate::session::{Session, lock, lost_touch, refuse};
+use crate::session::{Session, lost_touch, refuse};
 
 /// How many renewals go in one script. It takes the server about a tenth of a millisecond.
 const BATCH: usize = 100;

@@ -5,10 +5,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
+use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, lock, until};
 use fencepost_net::{Address, Login};
 use futures_channel::oneshot;
 use futures_util::future::join;
@@ -455,9 +455,4 @@ pub(crate) fn unavailable(what: impl Into<String>) -> Error {
 /// The connection broke; nothing is said about what was sent.
 pub(crate) fn lost_touch(broken: &Broken) -> Error {
     Error::new(ErrorKind::Unavailable, "talk to the server", broken.why.clone())
-}
-
-/// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{AcquireRequest, Error, ErrorKind, FencingToken, HolderId, LockName, Result, Wait};
+use fencepost_core::{
+    AcquireRequest, Error, ErrorKind, FencingToken, HolderId, LockName, Result, Wait, lock,
+};
 
 use super::nodes::Nodes;
 use super::reseed;
@@ -15,7 +17,7 @@ use crate::record::{self, Owner};
 use crate::resp;
 use crate::script::{self, Script};
 use crate::server::ALIVE_FOR;
-use crate::session::{Session, lock, lost_touch, refuse, unexpected};
+use crate::session::{Session, lost_touch, refuse, unexpected};
 
 /// Who waits, under one id through all attempts.
 pub(super) struct Waiter {

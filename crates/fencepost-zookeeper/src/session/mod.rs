@@ -11,11 +11,11 @@ mod keeping;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, LossReason, Moment, Renewal, Result};
+use fencepost_core::{Clock, Error, ErrorKind, LossReason, Moment, Renewal, Result, lock};
 use futures_channel::oneshot;
 
 use crate::connection::{Broken, Connection};
@@ -298,8 +298,7 @@ impl Session {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The data is valid between any two statements, so a panic elsewhere cannot have broken it.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.state)
     }
 }
 
