@@ -11,12 +11,13 @@ use fencepost_core::{
 };
 use futures_channel::oneshot;
 
+use crate::failure::{lost_touch, refuse};
 use crate::keys::Keys;
 use crate::record;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::{Server, Shared};
-use crate::session::{Session, lost_touch, refuse};
+use crate::session::Session;
 
 /// How many renewals go in one script. It takes the server about a tenth of a millisecond.
 const BATCH: usize = 100;
@@ -95,7 +96,7 @@ impl Server {
     pub(crate) async fn renew(&self, holder: HolderId, ttl: Duration) -> Result<Renewal> {
         let (sender, outcome) = oneshot::channel();
         self.gather(vec![Due { holder, outcome: Some(sender) }], (ttl / GATHER_PART).min(GATHER_MOST));
-        outcome.await.unwrap_or_else(|_| Err(crate::session::unavailable("the renewal has ended")))
+        outcome.await.unwrap_or_else(|_| Err(crate::failure::unavailable("the renewal has ended")))
     }
 
     fn gather(&self, due: Vec<Due>, pause: Duration) {

@@ -15,12 +15,12 @@ use super::candidate::{Candidate, Going, Waiter, worst};
 use super::claim::{RedlockClaim, leave_all};
 use super::exchange::{Exchange, stragglers_most};
 use super::nodes::Nodes;
+use crate::failure::unavailable;
 use crate::queue::{ONE_TRY_MOST, RECONNECT_MOST};
 use crate::quorum::{
     self, Answer, Event, Granted, NodeSet, Outcome, Refusal, Reply, Tenure, Terms, Why, back_off,
 };
 use crate::server::{Attended, Note};
-use crate::session::unavailable;
 
 /// How long a reservation of a node lasts (`claim_among_others.lua`), and what is added so that it is over then.
 const CLAIM_AND_MORE: Duration = Duration::from_millis(255);
