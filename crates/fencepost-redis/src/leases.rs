@@ -229,7 +229,7 @@ mod tests {
         let server = Server::new(Clock::system(), endpoint, options);
         let request = |name: &str| AcquireRequest {
             name: name.parse().unwrap(),
-            holder: HolderId::random(&Clock::system()),
+            holder: HolderId::draw(&Clock::system()),
             label: String::new(),
             ttl: Duration::from_secs(30),
             at_least: None,

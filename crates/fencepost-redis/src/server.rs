@@ -102,7 +102,7 @@ impl fmt::Debug for Server {
 impl Server {
     /// A server that is not connected to yet.
     pub(crate) fn new(clock: Clock, endpoint: Endpoint, options: Options) -> Self {
-        let process = HolderId::random(&clock).to_string();
+        let process = HolderId::draw(&clock).to_string();
         let channel = format!("fencepost:p:{process}");
         let granting =
             (options.replicas > 0).then(|| Link::new(clock.clone(), endpoint.clone(), options, None));

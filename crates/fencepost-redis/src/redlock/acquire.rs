@@ -59,7 +59,7 @@ pub(super) async fn acquire(nodes: &Nodes, request: &AcquireRequest) -> Result<R
     let waiter = Waiter::new(request.holder, nodes);
     let mut wait = Waiting {
         request,
-        candidate: Arc::new(Candidate::new(nodes, request, &waiter, HolderId::random(clock))),
+        candidate: Arc::new(Candidate::new(nodes, request, &waiter, HolderId::draw(clock))),
         standing: None,
         has_reached: false,
         unreached_since: None,
@@ -149,7 +149,7 @@ impl Waiting<'_> {
         if (&mut leaving).now_or_never().is_none() {
             clock.serve(leaving);
         }
-        let (waiter, holder) = (&self.candidate.waiter, HolderId::random(&clock));
+        let (waiter, holder) = (&self.candidate.waiter, HolderId::draw(&clock));
         self.candidate = Arc::new(Candidate::new(self.nodes(), self.request, waiter, holder));
     }
 
