@@ -22,7 +22,7 @@ pub use advice::{Advice, advise};
 pub use alternative::{Alternative, Direction};
 pub use answers::{Answers, Overlap, Reach};
 pub use judgement::{Held, Shortfall, Weakness, shortfalls, weaknesses};
-pub use pattern::{Cost, Pattern, promised};
+pub use pattern::{Cost, NOT_COUNTED, Pattern, promised};
 pub use question::{Choice, Question};
 pub use risk::{Fault, Risk, risks};
 pub use rule::{DIRECTORY, Details, FILL_IN, FILL_IN_GLOB};

@@ -174,8 +174,8 @@ fn trips(cost: &fencepost_core::Cost) -> String {
     }
 }
 
-/// As `explain` says it too.
-const NOT_COUNTED: &str = "nobody has counted them";
+/// What is said of the cost of a backend whose profile has none.
+pub const NOT_COUNTED: &str = "nobody has counted them";
 
 #[cfg(test)]
 mod tests {

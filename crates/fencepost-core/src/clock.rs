@@ -292,7 +292,8 @@ impl Timers {
 }
 
 /// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+#[doc(hidden)]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -157,11 +157,6 @@ impl Examination {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         Self { servers, findings, ttl: None }
     }
-
-    /// How bad the worst finding is.
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(|finding| finding.severity).max()
-    }
 }
 
 impl TtlRange {
@@ -186,7 +181,6 @@ mod tests {
         let examination = Examination::new(Vec::new(), found);
         let order: Vec<_> = examination.findings.iter().map(|finding| &*finding.evidence).collect();
         assert_eq!(order, ["2", "4", "3", "1"]);
-        assert_eq!(examination.worst(), Some(Severity::Serious));
     }
 
     #[test]

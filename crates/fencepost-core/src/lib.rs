@@ -41,6 +41,8 @@ pub use backend::{
     Status, Wait, Waiter,
 };
 pub use changes::{Change, ChangeKind, Watch};
+#[doc(hidden)]
+pub use clock::lock;
 pub use clock::{Clock, Moment, Sleep, VirtualTime};
 pub use deadline::{Cadence, Deadline, default_grace};
 pub use error::{Error, ErrorKind, LossReason, Result};

@@ -292,7 +292,7 @@ impl Lock {
             slots.push(Self { name, slots: None, ..self.clone() });
         }
         // Nobody's first choice is everybody's.
-        let [first, ..] = HolderId::random(self.locks.0.clock()).to_bytes();
+        let [first, ..] = HolderId::draw(self.locks.0.clock()).to_bytes();
         slots.rotate_left(usize::from(first) % count);
         for slot in &slots {
             match slot.acquire_one(Wait::No, beside.clone(), observer).await {
@@ -319,7 +319,7 @@ impl Lock {
         let clock = self.locks.0.clock();
         let request = AcquireRequest {
             name: self.name.clone(),
-            holder: HolderId::random(clock),
+            holder: HolderId::draw(clock),
             label: self.label.clone().unwrap_or_else(|| crate::label::of_this_process().to_owned()),
             mode: self.mode,
             ttl: self.ttl,

@@ -84,8 +84,8 @@ impl fmt::Display for FencingToken {
 pub struct HolderId(u128);
 
 impl HolderId {
-    /// A new id.
-    pub fn random(clock: &Clock) -> Self {
+    /// A new id, of random bits.
+    pub fn draw(clock: &Clock) -> Self {
         Self(clock.wide_random())
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::{Clock, Raced, Result, race};
+use fencepost_core::{Clock, Raced, Result, lock, race};
 use fencepost_net::{Address, KeepAlive, Stream, Transport};
 use futures_channel::oneshot;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -23,7 +23,6 @@ use prost::Message;
 
 use crate::failure::{Failure, unavailable};
 use crate::grpc::{Frames, framed, refusal, tells_the_end};
-use crate::lock;
 
 /// A connection. Clones are the same one.
 #[derive(Clone)]

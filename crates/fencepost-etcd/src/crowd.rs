@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 
 use futures_channel::oneshot;
 
-use crate::lock;
 use crate::stand::{Seen, Stand};
 
 /// The places of this process.
@@ -48,7 +47,7 @@ impl Crowd {
     /// Notes a place.
     pub(crate) fn enter(&self, stand: &Stand) -> Presence {
         let id = (stand.key.clone(), stand.created);
-        lock(&self.0).entry(id.clone()).or_default();
+        fencepost_core::lock(&self.0).entry(id.clone()).or_default();
         Presence { crowd: self.clone(), id }
     }
 
@@ -60,7 +59,7 @@ impl Crowd {
         created: i64,
         stand: &Stand,
     ) -> Option<oneshot::Receiver<Option<Seen>>> {
-        let mut places = lock(&self.0);
+        let mut places = fencepost_core::lock(&self.0);
         let Entry::Occupied(mut place) = places.entry((key.to_owned(), created)) else { return None };
         let (told, hears) = oneshot::channel();
         let behind = place.get_mut();
@@ -71,7 +70,7 @@ impl Crowd {
 
     /// Who stands behind a place and still waits: one, or several readers. They must be told.
     pub(crate) fn take_behind(&self, place: &Stand) -> Vec<Behind> {
-        let mut places = lock(&self.0);
+        let mut places = fencepost_core::lock(&self.0);
         let behind = places.get_mut(&(place.key.clone(), place.created)).map(std::mem::take);
         behind.unwrap_or_default().into_iter().filter(|behind| !behind.told.is_canceled()).collect()
     }
@@ -91,7 +90,7 @@ impl Behind {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let behind = lock(&self.crowd.0).remove(&self.id);
+        let behind = fencepost_core::lock(&self.crowd.0).remove(&self.id);
         call_all(behind.unwrap_or_default());
     }
 }

@@ -1,6 +1,5 @@
 //! What a URL says: where the members are, who we are there, whom we trust, and where our keys lie.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use fencepost_core::{BackendUrl, Result};
@@ -34,7 +33,7 @@ impl Endpoint {
                 return Err(url.wrong(format!("the member {address} is named twice")));
             }
         }
-        let trust = is_encrypted.then(|| trust(url)).transpose()?;
+        let trust = is_encrypted.then(|| Trust::of(url)).transpose()?;
         let root = root(url, &authority.path)?;
         let (addresses, login, max_ttl) = (authority.addresses, authority.login, url.max_ttl()?);
         Ok(Self { addresses, login, trust, root, max_ttl })
@@ -43,19 +42,6 @@ impl Endpoint {
 
 /// The port of clients.
 const PORT: u16 = 2379;
-
-fn trust(url: &BackendUrl) -> Result<Trust> {
-    let file = |name| {
-        let path = url.option(name).map(|path| decoded(url, path)).transpose()?;
-        Ok::<_, fencepost_core::Error>(path.map(PathBuf::from))
-    };
-    let identity = match (file("cert")?, file("key")?) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        _ => return Err(url.wrong("cert and key go together: name both files, or neither")),
-    };
-    Ok(Trust { authorities: file("ca")?, identity })
-}
 
 fn root(url: &BackendUrl, path: &str) -> Result<String> {
     let path = decoded(url, path)?;

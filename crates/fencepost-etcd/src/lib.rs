@@ -39,12 +39,5 @@ mod watch;
 #[doc(hidden)]
 pub mod bare;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use backend::{EtcdBackend, PROFILE};
 pub use proof::Proof;
-
-/// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{Clock, until};
+use fencepost_core::{Clock, lock, until};
 use fencepost_net::Login;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -15,7 +15,6 @@ use futures_util::future::Shared as Joined;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::generated::{AuthenticateRequest, AuthenticateResponse};
-use crate::lock;
 
 /// What a login has given.
 #[derive(Clone)]

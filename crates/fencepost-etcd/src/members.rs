@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
+use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, lock, until};
 use fencepost_net::Transport;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -18,7 +18,6 @@ use prost::Message;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Next, unavailable};
-use crate::lock;
 use crate::login::{LoggedIn, Token};
 use crate::watch::{Hub, Subject, Watch};
 

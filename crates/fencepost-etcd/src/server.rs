@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, LossReason, Moment, Result, until};
+use fencepost_core::{Clock, Error, LossReason, Moment, Result, lock, until};
 
 use crate::crowd::Crowd;
 use crate::endpoint::Endpoint;
 use crate::generated::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse};
 use crate::keys;
-use crate::lock;
 use crate::members::{Answer, Failed, Members, Patience};
 use crate::record::Kept;
 use crate::requests::{Done, RANGE, TXN, one};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fencepost_core::{Clock, Raced, race};
+use fencepost_core::{Clock, Raced, lock, race};
 use futures_channel::mpsc;
 use futures_util::StreamExt;
 
@@ -18,7 +18,6 @@ use crate::generated::watch_create_request::FilterType;
 use crate::generated::watch_request::RequestUnion;
 use crate::generated::{Event, WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::keys::Names;
-use crate::lock;
 use crate::login::Token;
 
 /// The watches on one connection.

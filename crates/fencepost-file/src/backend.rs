@@ -1,4 +1,4 @@
-//! The backend: acquiring, looking, lifting.
+//! The backend of one directory: acquiring, looking, lifting, revoking.
 
 use std::fmt;
 use std::fs::File;
@@ -33,10 +33,10 @@ pub const PROFILE: Profile = Profile::weakest("file")
     .scope(Scope::Host)
     .timing(Timing::Untimed)
     .outlives_sessions()
-    .rests()
-    .keeps_logbook()
     .revocable()
+    .rests()
     .shares()
+    .keeps_logbook()
     .longest_ttl(None)
     .costs(0, 0, Connections::None);
 

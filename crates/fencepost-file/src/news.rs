@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use fencepost_core::{Clock, Error, ErrorKind, Result, Watched};
+use fencepost_core::{Clock, Error, ErrorKind, Result, Watched, lock};
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -131,7 +131,3 @@ pub(crate) fn poll_seen(watch: &Watched<OwnedFd>, context: &mut Context<'_>) -> 
 
 /// Room for some events with their names.
 const BUFFER: usize = 4096;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -4,7 +4,7 @@
 //! and when it gets a hold that nobody wants any more, it closes it at once. A killed process leaves nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use fencepost_core::{Clock, Error, ErrorKind, Mode, Result};
 use futures_channel::oneshot;
@@ -81,7 +81,7 @@ impl Queue {
     }
 
     fn waiters(&self) -> MutexGuard<'_, HashMap<(Paths, Mode), Waiters>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        fencepost_core::lock(&self.0)
     }
 }
 

@@ -24,10 +24,7 @@ pub struct Record {
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
     /// Its process has begun.
-    Started {
-        /// The process.
-        pid: u32,
-    },
+    Started,
     /// It asks for the lock.
     Asked,
     /// It has the lock, with all of its fences sealed, or believes that it needs none.

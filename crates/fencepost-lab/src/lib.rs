@@ -46,6 +46,6 @@ pub use run::{Plan, Stopped, any_seed, run};
 pub use story::story;
 pub use strike::Effect;
 pub use table::table;
-pub use watch::{Unwatched, Watch};
+pub use watch::Watch;
 pub use words::summary;
 pub use worker::work_as_told;

@@ -71,7 +71,7 @@ impl Scenario<'_> {
         let orders = links.iter().enumerate().map(|(worker, links)| self.order(worker, links)).collect();
         let crew = Crew::start(self.program, orders)?;
         let facts = self.pattern.kind.facts();
-        Ok(Stage { servers, links, crew, watch, facts, ttl: facts.ttl })
+        Ok(Stage { servers, links, crew, watch, facts })
     }
 
     fn order(&self, worker: usize, links: &Links) -> Order {

@@ -51,7 +51,6 @@ pub(crate) struct Stage<'a> {
     pub(crate) crew: Crew,
     pub(crate) watch: &'a mut dyn Watch,
     pub(crate) facts: &'static Facts,
-    pub(crate) ttl: Duration,
 }
 
 /// The holder that was caught.
@@ -157,11 +156,11 @@ impl Stage<'_> {
                 Ok(())
             }
             Act::Partition(how) => {
-                self.links[caught.worker].cut_off(how, self.ttl);
+                self.links[caught.worker].cut_off(how, self.facts.ttl);
                 Ok(())
             }
             Act::StepClock => self.servers.step_clock(self.step()),
-            Act::Restart { leases } => self.servers.restart(self.ttl * leases),
+            Act::Restart { leases } => self.servers.restart(self.facts.ttl * leases),
             Act::Lose(how) => {
                 self.servers.lose(how)?;
                 let addresses = self.servers.addresses();
@@ -241,12 +240,12 @@ impl Stage<'_> {
 
     /// Longer than a lease.
     fn step(&self) -> Duration {
-        self.ttl * 3
+        self.facts.ttl * 3
     }
 
     /// How long it takes at most until somebody else has the lock, where anybody gets it.
     pub(crate) fn patience(&self) -> Duration {
-        self.ttl * 2 + self.facts.recovery
+        self.facts.ttl * 2 + self.facts.recovery
     }
 }
 

@@ -20,19 +20,3 @@ pub trait Watch {
     /// A cell has ended.
     fn ended(&mut self, cell: &Cell);
 }
-
-/// Looks away.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unwatched;
-
-impl Watch for Unwatched {
-    fn prepares(&mut self, _: &str) {}
-
-    fn begins(&mut self, _: usize, _: usize, _: &str, _: &str) {}
-
-    fn saw(&mut self, _: &Record) {}
-
-    fn strikes(&mut self, _: &str) {}
-
-    fn ended(&mut self, _: &Cell) {}
-}

@@ -124,7 +124,7 @@ impl Worker {
     }
 
     fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Result<()> {
-        self.diary.note(0, Step::Started { pid: std::process::id() });
+        self.diary.note(0, Step::Started);
         self.clock.start()?;
         for hold in self.order.first_hold.. {
             if !matches!(stopped.try_recv(), Ok(None)) || !self.hold(hold, &mut stopped) {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Result};
+use fencepost_core::{BackendUrl, Clock, Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{Address, KeepAlive, Socket};
+use crate::{Address, KeepAlive, Socket, decoded};
 
 /// Whom we believe to be the server, and who we are to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,6 +20,22 @@ pub struct Trust {
     pub authorities: Option<PathBuf>,
     /// The files with our own certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl Trust {
+    /// The files that the options `ca`, `cert` and `key` of a URL name.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where a certificate stands without its key, or the other way round.
+    pub fn of(url: &BackendUrl) -> Result<Self> {
+        let file = |name| url.option(name).map(|path| decoded(url, path).map(PathBuf::from)).transpose();
+        let identity = match (file("cert")?, file("key")?) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            _ => return Err(url.wrong("cert and key go together: name both files, or neither")),
+        };
+        Ok(Self { authorities: file("ca")?, identity })
+    }
 }
 
 /// How connections to one server are made.

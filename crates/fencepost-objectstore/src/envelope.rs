@@ -110,7 +110,7 @@ fn results<'a>(lines: impl Iterator<Item = &'a str>, text: &str) -> Result<BTree
 
 /// Random text that nobody has had before.
 pub(crate) fn nonce() -> String {
-    HolderId::random(&Clock::system()).to_string()
+    HolderId::draw(&Clock::system()).to_string()
 }
 
 fn damaged(what: impl Into<String>) -> Error {

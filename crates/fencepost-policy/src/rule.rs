@@ -10,7 +10,7 @@ use toml::Spanned;
 use crate::template::Template;
 
 /// How many grants are kept where a rule says `history = true`.
-pub const DEFAULT_HISTORY: u64 = 100;
+pub(crate) const DEFAULT_HISTORY: u64 = 100;
 
 /// How many grants are kept at most: they are read and written with each grant.
 pub(crate) const MOST_HISTORY: u64 = 1000;

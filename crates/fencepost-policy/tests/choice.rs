@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fencepost_core::LockName;
-use fencepost_policy::{Choice, ConfigError, DEFAULT_HISTORY, Overlap, Policy, Surroundings};
+use fencepost_policy::{Choice, ConfigError, Overlap, Policy, Surroundings};
 
 fn policy(text: &str) -> Policy {
     Policy::parse(Path::new("fencepost.toml"), text).expect("the text is right")
@@ -82,7 +82,7 @@ fn rule_stands_over_the_defaults() {
     let policy = policy(RULES);
     let events = choose(&policy, "events/a").unwrap().unwrap();
     assert_eq!((events.ttl, events.wait), (Some(Duration::from_secs(20)), Some(Duration::from_mins(1))));
-    assert_eq!((events.grace, events.rule.history), (None, DEFAULT_HISTORY));
+    assert_eq!((events.grace, events.rule.history), (None, 100));
     let ledger = choose(&policy, "ledger/1").unwrap().unwrap();
     assert_eq!((ledger.ttl, ledger.grace), (Some(Duration::from_secs(40)), Some(Duration::from_secs(2))));
     assert_eq!(ledger.backend.kind(), "etcd");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Descriptor, Error, ErrorKind, Raced, Result, race, until};
+use fencepost_core::{Clock, Descriptor, Error, ErrorKind, Raced, Result, lock, race, until};
 use fencepost_net::{KeepAlive, Socket, resolve};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -22,7 +22,6 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::endpoint::{Endpoint, Host};
 use crate::failure::{failure, unavailable};
-use crate::session::lock;
 use crate::tls::Transport;
 
 /// How long one host may take to be connected to and to let us in, unless the user says otherwise.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     BackendUrl, Clock, Error, ErrorKind, Examination, Fence, FencingToken, Finding, LockName, Mark,
-    NamePrefix, Result, Stamp, StampHolder,
+    NamePrefix, Result, Stamp, StampHolder, lock,
 };
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -22,7 +22,6 @@ use crate::examine::{examine_marks, weakness};
 use crate::failure::{failure, is, unavailable, unexpected};
 use crate::libpq::Environment;
 use crate::schema::{self, missing_rights};
-use crate::session::lock;
 
 /// How long a seal waits for transactions under a lower stamp, before it ends their sessions.
 const WAIT_MOST: Duration = Duration::from_millis(300);

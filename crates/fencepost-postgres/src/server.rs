@@ -8,12 +8,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use fencepost_core::{Clock, FencingToken, HolderId, LockName, Moment, Result};
+use fencepost_core::{Clock, FencingToken, HolderId, LockName, Moment, Result, lock};
 use futures_channel::oneshot;
 
 use crate::endpoint::{Endpoint, Options};
 use crate::failure::failure;
-use crate::session::{Session, answered, lock};
+use crate::session::{Session, answered};
 use crate::settings::Terms;
 
 /// How many sessions are kept for the next acquisition, and how long.

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Mode, Moment, Result, until};
+use fencepost_core::{Clock, Error, ErrorKind, Mode, Moment, Result, lock, until};
 use futures_util::future::{join, join4};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -482,9 +482,4 @@ pub(crate) async fn answered<T>(clock: &Clock, asking: impl Future<Output = Resu
 
 pub(crate) fn silent() -> Error {
     unavailable(format!("the server has not answered for {REPLY_MOST:?}"))
-}
-
-/// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -14,6 +14,7 @@ use futures_util::stream::BoxStream;
 use crate::claim;
 use crate::endpoint::{Endpoint, Options};
 use crate::examine::examine;
+use crate::failure::{lost_touch, refuse, unexpected};
 use crate::keys::Keys;
 use crate::look::{BATCH, look, names};
 use crate::queue;
@@ -21,7 +22,6 @@ use crate::quorum::GREATEST_TOKEN;
 use crate::resp::Reply;
 use crate::script::{self, Script};
 use crate::server::Server;
-use crate::session::{lost_touch, refuse, unexpected};
 use crate::signals::signals;
 
 /// What one Redis promises.

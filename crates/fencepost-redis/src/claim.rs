@@ -10,13 +10,14 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
 use crate::connection::Broken;
+use crate::failure::{lost_touch, refuse, refused, unexpected};
 use crate::keys::Keys;
 use crate::leases::gone;
 use crate::record;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::Server;
-use crate::session::{REFUSED_PAUSE, Session, lost_touch, refuse, refused, unexpected};
+use crate::session::{REFUSED_PAUSE, Session};
 
 /// How long a logbook is kept after it was written: longer than the year that the longest period of a plan takes.
 const LOGBOOK_KEPT: Duration = Duration::from_hours(400 * 24);

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, Sleep};
+use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, Sleep, lock};
 use fencepost_net::{Address, KeepAlive, Socket};
 use futures_channel::oneshot;
 
@@ -244,8 +244,7 @@ impl Future for Call {
 
 impl Shared {
     fn wire(&self) -> MutexGuard<'_, Wire> {
-        // The data is valid between any two statements, so a panic elsewhere cannot have broken it.
-        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.wire)
     }
 
     /// Lets everybody know that no reply will come.

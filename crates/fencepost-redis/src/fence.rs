@@ -17,12 +17,13 @@ use percent_encoding::percent_decode_str;
 use crate::connection::Broken;
 use crate::endpoint::{Endpoint, Options};
 use crate::examine;
+use crate::failure::{lost_touch, refuse, refused, unexpected};
 use crate::fenced::FencedScript;
 use crate::functions;
 use crate::keys;
 use crate::resp::Reply;
 use crate::script;
-use crate::session::{Link, lost_touch, refuse, refused, unexpected};
+use crate::session::Link;
 
 /// A fence in one Redis. Clones share a connection.
 #[derive(Clone)]

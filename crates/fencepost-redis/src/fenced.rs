@@ -5,11 +5,11 @@ use std::fmt;
 use fencepost_core::Fence;
 use fencepost_core::{Error, ErrorKind, Lease, Mark, Result, Stamp};
 
+use crate::failure::refused;
 use crate::fence::{Asked, RedisFence, in_doubt};
 use crate::keys;
 use crate::resp::Reply;
 use crate::script::{CHECK, hash_of};
-use crate::session::refused;
 
 /// A script that runs only where the stamp is the sealed one. Made by [`RedisFence::script`].
 #[derive(Clone)]

@@ -4,10 +4,10 @@
 
 use fencepost_core::{Error, ErrorKind, Result};
 
+use crate::failure::refuse;
 use crate::fence::{Asked, RedisFence};
 use crate::resp::Reply;
 use crate::script::FUNCTIONS;
-use crate::session::refuse;
 
 /// What the library is called on the server.
 const NAME: &[u8] = b"fencepost";

@@ -7,16 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencepost_core::{
-    Error, Event, FencingToken, HolderId, LockName, LossReason, Moment, Observer, Renewal, Result,
+    Error, Event, FencingToken, HolderId, LockName, LossReason, Moment, Observer, Renewal, Result, lock,
 };
 use futures_channel::oneshot;
 
+use crate::failure::{lost_touch, refuse};
 use crate::keys::Keys;
 use crate::record;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::{Server, Shared};
-use crate::session::{Session, lock, lost_touch, refuse};
+use crate::session::Session;
 
 /// How many renewals go in one script. It takes the server about a tenth of a millisecond.
 const BATCH: usize = 100;
@@ -95,7 +96,7 @@ impl Server {
     pub(crate) async fn renew(&self, holder: HolderId, ttl: Duration) -> Result<Renewal> {
         let (sender, outcome) = oneshot::channel();
         self.gather(vec![Due { holder, outcome: Some(sender) }], (ttl / GATHER_PART).min(GATHER_MOST));
-        outcome.await.unwrap_or_else(|_| Err(crate::session::unavailable("the renewal has ended")))
+        outcome.await.unwrap_or_else(|_| Err(crate::failure::unavailable("the renewal has ended")))
     }
 
     fn gather(&self, due: Vec<Due>, pause: Duration) {
@@ -228,7 +229,7 @@ mod tests {
         let server = Server::new(Clock::system(), endpoint, options);
         let request = |name: &str| AcquireRequest {
             name: name.parse().unwrap(),
-            holder: HolderId::random(&Clock::system()),
+            holder: HolderId::draw(&Clock::system()),
             label: String::new(),
             ttl: Duration::from_secs(30),
             at_least: None,

@@ -3,7 +3,7 @@
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
 //! - `server`, `session`, `leases`, `server_clock`: one server as the locks of this process see it
-//! - `connection`, `transport`, `resp`: one connection, and what goes over it
+//! - `connection`, `transport`, `resp`, `failure`: one connection, what goes over it, and what goes wrong with it
 //! - `script`, `keys`, `record`: the scripts in `lua/`, and what they leave on the server
 //! - `look`, `signals`: onlookers; `examine`: how the servers are set up
 //! - `fence`, `fenced`, `functions`: the fence, scripts of the user's behind it, and functions for clients in any language
@@ -15,6 +15,7 @@ mod claim;
 mod connection;
 mod endpoint;
 mod examine;
+mod failure;
 mod fence;
 mod fenced;
 mod functions;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use fencepost_core::{LockName, LockState, NamePrefix, Reader, Result, Status, Waiter};
 
+use crate::failure::{lost_touch, refuse, unexpected};
 use crate::keys::{self, Keys};
 use crate::record::{Record, State, read_waiter};
 use crate::resp::Reply;
 use crate::script;
 use crate::server::Server;
-use crate::session::{Session, lost_touch, refuse, unexpected};
+use crate::session::Session;
 
 /// How many locks are looked at in one script.
 pub(crate) const BATCH: usize = 200;

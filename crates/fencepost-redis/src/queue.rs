@@ -13,13 +13,14 @@ use futures_util::StreamExt;
 
 use crate::claim::RedisClaim;
 use crate::connection::Connection;
+use crate::failure::{lost_touch, refuse, refused, unexpected};
 use crate::keys::{self, Keys};
 use crate::leases::Held;
 use crate::record::Owner;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::{ALIVE_FOR, Attended, Note, Server};
-use crate::session::{REFUSED_PAUSE, Session, lost_touch, refuse, refused, unexpected};
+use crate::session::{REFUSED_PAUSE, Session};
 
 /// How long a server that broke off is tried to be reached before a wait ends.
 pub(crate) const RECONNECT_MOST: Duration = Duration::from_secs(5);
@@ -84,7 +85,7 @@ enum Standing {
 impl Standing {
     fn out_of_time(&self) -> Error {
         match self {
-            Self::Unreached => crate::session::unavailable("the server has not answered in time"),
+            Self::Unreached => crate::failure::unavailable("the server has not answered in time"),
             Self::Held => contended("it was held all the time"),
             Self::Quarantined(error) => error.clone(),
         }

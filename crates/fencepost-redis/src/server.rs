@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use fencepost_core::{Clock, HolderId, Result};
+use fencepost_core::{Clock, HolderId, Result, lock};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::lock::MutexGuard;
 
@@ -19,7 +19,7 @@ use crate::leases::Leases;
 use crate::resp::Reply;
 use crate::script;
 use crate::server_clock::ServerClock;
-use crate::session::{Link, Session, lock};
+use crate::session::{Link, Session};
 
 /// How long a waiter is believed to live without a sign of it.
 pub(crate) const ALIVE_FOR: Duration = Duration::from_secs(6);
@@ -102,7 +102,7 @@ impl fmt::Debug for Server {
 impl Server {
     /// A server that is not connected to yet.
     pub(crate) fn new(clock: Clock, endpoint: Endpoint, options: Options) -> Self {
-        let process = HolderId::random(&clock).to_string();
+        let process = HolderId::draw(&clock).to_string();
         let channel = format!("fencepost:p:{process}");
         let granting =
             (options.replicas > 0).then(|| Link::new(clock.clone(), endpoint.clone(), options, None));

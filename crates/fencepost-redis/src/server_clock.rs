@@ -6,9 +6,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fencepost_core::Moment;
-
-use crate::session::lock;
+use fencepost_core::{Moment, lock};
 
 /// What is known of the server's clock.
 #[derive(Debug, Default)]

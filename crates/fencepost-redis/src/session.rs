@@ -5,16 +5,17 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, until};
+use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, lock, until};
 use fencepost_net::{Address, Login};
 use futures_channel::oneshot;
 use futures_util::future::join;
 
 use crate::connection::{Broken, Call, Connection, Listener};
 use crate::endpoint::{Endpoint, Options, Whereabouts};
+use crate::failure::{lost_touch, refuse, refused, unavailable, unexpected};
 use crate::keys;
 use crate::resp::Reply;
 use crate::script;
@@ -407,57 +408,4 @@ fn read_incarnation(reply: &Reply) -> Result<Incarnation> {
         }
         _ => Err(unexpected("learn.lua", reply)),
     }
-}
-
-/// The reply, unless it is a refusal.
-pub(crate) fn refuse(reply: Reply) -> Result<Reply> {
-    match reply {
-        Reply::Refused(what) => Err(refused(&what)),
-        reply => Ok(reply),
-    }
-}
-
-/// What a refusal of the server means.
-pub(crate) fn refused(what: &str) -> Error {
-    let code = what.split([' ', ':']).next().unwrap_or_default();
-    if what.contains("DB index is out of range") {
-        return Error::new(ErrorKind::InvalidArgument, "use the URL", format!("Redis says: {what}"));
-    }
-    let kind = match code {
-        "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" | "-DENIED" => ErrorKind::Denied,
-        _ if what.contains("max number of clients") => ErrorKind::Unavailable,
-        "LOADING" | "BUSY" | "READONLY" | "MASTERDOWN" | "OOM" | "MISCONF" | "NOREPLICAS" | "UNKILLABLE" => {
-            ErrorKind::Unavailable
-        }
-        // What a script may not do is refused in other words than a command.
-        _ if ["NOPERM", "ACL", "The user executing the script can't"]
-            .iter()
-            .any(|words| what.contains(words)) =>
-        {
-            ErrorKind::Denied
-        }
-        _ if ["READONLY", "OOM ", "MISCONF", "NOREPLICAS"].iter().any(|code| what.contains(code)) => {
-            ErrorKind::Unavailable
-        }
-        _ => ErrorKind::Unexpected,
-    };
-    Error::new(kind, "use the server", format!("Redis says: {what}"))
-}
-
-pub(crate) fn unexpected(asked: &str, reply: &Reply) -> Error {
-    Error::new(ErrorKind::Unexpected, "use the server", format!("Redis answers {asked} with {reply}"))
-}
-
-pub(crate) fn unavailable(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Unavailable, "connect", what)
-}
-
-/// The connection broke; nothing is said about what was sent.
-pub(crate) fn lost_touch(broken: &Broken) -> Error {
-    Error::new(ErrorKind::Unavailable, "talk to the server", broken.why.clone())
-}
-
-/// Locks a mutex whose data is valid between any two statements, so a panic elsewhere cannot have broken it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -35,7 +35,7 @@ impl Transport {
                 fencepost_net::tls::config(&fencepost_net::Trust::default(), Vec::new())
             })
             .await;
-            let config = config.map_err(|error| crate::session::unavailable(error.to_string()))??;
+            let config = config.map_err(|error| crate::failure::unavailable(error.to_string()))??;
             let client = rustls::ClientConnection::new(config, name);
             client.map(|client| Self::Tls(Box::new(client))).map_err(|error| wrong(error.to_string()))
         }

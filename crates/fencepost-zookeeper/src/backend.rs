@@ -15,12 +15,12 @@ use crate::claim::Detail;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::ensemble::Ensemble;
+use crate::failure::{gone, lost_touch, refused, unavailable};
 use crate::look::{holders, look_at, look_at_all, standing, token_of};
 use crate::offset;
 use crate::protocol::{Code, Request, Stay};
 use crate::record::{LockRecord, PlaceRecord, Revocation};
 use crate::seen::Seen;
-use crate::session::{gone, lost_touch, refused, unavailable};
 use crate::{claim, logbook, nodes, queue, signals};
 
 /// What one ensemble promises.
@@ -190,7 +190,7 @@ impl ZooKeeperBackend {
         synced.await.map_err(|broken| lost_touch(&broken))?;
         let answer = answer.await.map_err(|broken| lost_touch(&broken))?;
         let (bytes, stat) = match answer.code {
-            Code::OK => answer.data().map_err(crate::session::garbled)?,
+            Code::OK => answer.data().map_err(crate::failure::garbled)?,
             Code::NO_NODE => return Err(gone(None).during(GIVE_BACK)),
             code => return Err(refused(code)),
         };

@@ -9,13 +9,13 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
 use crate::connection::Connection;
+use crate::failure::{fine, garbled, gone, lost_touch, refused};
 use crate::logbook;
 use crate::nodes::Place;
 use crate::offset;
 use crate::protocol::{Code, Request};
 use crate::queue::erase_behind;
 use crate::record::{LockRecord, Rest};
-use crate::session::{fine, garbled, gone, lost_touch, refused};
 use crate::trace::Trace;
 
 /// A lock that is held. Dropped without a release it is given back in the background.

@@ -1,6 +1,5 @@
 //! What a URL says: where the ensemble is, who we are, what everything is below of, and how leases are dealt with.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use fencepost_core::{BackendUrl, Result};
@@ -103,14 +102,7 @@ fn chroot(url: &BackendUrl, path: &str) -> Result<String> {
 }
 
 fn trust(url: &BackendUrl) -> Result<Option<Trust>> {
-    let file = |name| url.option(name).map(|text| decoded(url, text).map(PathBuf::from)).transpose();
-    let (authorities, certificate, key) = (file("ca")?, file("cert")?, file("key")?);
-    let identity = match (certificate, key) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        _ => return Err(url.wrong("cert and key go together")),
-    };
-    let trust = Trust { authorities, identity };
+    let trust = Trust::of(url)?;
     if url.switch("tls", false)? {
         return Ok(Some(trust));
     }
@@ -122,6 +114,8 @@ fn trust(url: &BackendUrl) -> Result<Option<Trust>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn endpoint(text: &str) -> Result<Endpoint> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fencepost_core::Clock;
+use fencepost_core::{Clock, lock};
 
 use crate::endpoint::Endpoint;
 use crate::session::{Session, Use};
@@ -50,7 +50,7 @@ impl Ensemble {
 
     /// The session for leases of this length: the one that there is, or a new one.
     pub(crate) fn session(&self, ttl: Duration) -> Use {
-        let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.0.sessions);
         sessions.retain(|_, session| !session.has_ended());
         if let Some(used) = sessions.get(&ttl).and_then(Session::used) {
             return used;
@@ -63,7 +63,7 @@ impl Ensemble {
     /// Any session, for those who only look.
     pub(crate) fn any_session(&self) -> Use {
         let used = {
-            let sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let sessions = lock(&self.0.sessions);
             sessions.values().filter(|session| session.is_connected()).find_map(Session::used)
         };
         used.unwrap_or_else(|| self.session(LOOKING))

@@ -7,9 +7,9 @@ use fencepost_net::Address;
 use futures_util::future::join_all;
 
 use crate::ensemble::Ensemble;
+use crate::failure::{garbled, lost_touch};
 use crate::nodes;
 use crate::protocol::{Code, Request};
-use crate::session::{garbled, lost_touch};
 use crate::words::{Answer, ask};
 
 /// Less than any server gives, to see what it gives instead.

@@ -7,7 +7,7 @@
 //! - `nodes`, `record`, `seen`, `offset`: what is kept on the ensemble, and what tokens are made of
 //! - `logbook`: what holders leave for those to come
 //! - `look`, `signals`, `examine`, `words`: onlookers
-//! - `connection`, `protocol`, `jute`: one connection, and what goes over it
+//! - `connection`, `protocol`, `jute`, `failure`: one connection, what goes over it, and what goes wrong with it
 //! - `endpoint`: what a URL says
 
 mod backend;
@@ -16,6 +16,7 @@ mod connection;
 mod endpoint;
 mod ensemble;
 mod examine;
+mod failure;
 mod heartbeat;
 mod jute;
 mod logbook;

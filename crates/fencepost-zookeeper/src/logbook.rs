@@ -7,9 +7,10 @@ use fencepost_core::{Error, ErrorKind, Result};
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::failure::{garbled, gone, lost_touch, refused};
 use crate::nodes;
 use crate::protocol::{Answer, Code, Request, Stay};
-use crate::session::{Session, garbled, gone, heartbeat, lost_touch, refused};
+use crate::session::{Session, heartbeat};
 
 /// The longest content. A server takes a request of 1048575 bytes, names and all, unless its `jute.maxbuffer` says otherwise; it
 /// closes the connection on a longer one.
@@ -101,7 +102,7 @@ async fn write_on(
             Written::HasNode(has) => is_there = has,
         }
     }
-    Err(crate::session::unavailable("others make and delete the node of the logbook all the time"))
+    Err(crate::failure::unavailable("others make and delete the node of the logbook all the time"))
 }
 
 /// What came of a write.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use fencepost_core::{FencingToken, LockName, LockState, Mode, NamePrefix, Reader, Result, Status, Waiter};
 
 use crate::connection::{Call, Connection};
+use crate::failure::{fine, garbled, lost_touch, refused};
 use crate::nodes::{self, Place};
 use crate::protocol::{Code, Request, Stat};
 use crate::record::PlaceRecord;
 use crate::seen::{Look, Seen};
-use crate::session::{fine, garbled, lost_touch, refused};
 
 /// How many locks are looked at at once.
 const BATCH: usize = 250;

@@ -9,11 +9,11 @@ use fencepost_core::{Clock, Error, ErrorKind, FencingToken, Result};
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::failure::{fine, garbled, lost_touch, refused};
 use crate::nodes;
 use crate::protocol::{Answer, Code, Request};
 use crate::record::LockRecord;
 use crate::seen::Seen;
-use crate::session::{fine, garbled, lost_touch, refused};
 
 /// How far tokens may lag behind the wall clock before the offset is raised.
 const LAG_MOST_MICROS: u64 = 60_000_000;

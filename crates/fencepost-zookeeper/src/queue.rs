@@ -14,13 +14,14 @@ use futures_util::FutureExt;
 use crate::claim::ZooKeeperClaim;
 use crate::connection::{Broken, Connection};
 use crate::ensemble::Ensemble;
+use crate::failure::{fine, gone, lost_touch, refused};
 use crate::look::standing;
 use crate::nodes::{self, Place};
 use crate::offset::{self, Need};
 use crate::protocol::{Answer, Code, Request, Stay};
 use crate::record::{Granted, LockRecord, PlaceRecord};
 use crate::seen::{Known, Look, Seen};
-use crate::session::{Held, Session, fine, gone, lost_touch, refused};
+use crate::session::{Held, Session};
 use crate::trace::Trace;
 
 /// How long an ensemble that broke off is tried to be reached before a wait ends.
@@ -75,7 +76,7 @@ enum Standing {
 impl Standing {
     fn out_of_time(self) -> Error {
         match self {
-            Self::Unreached => crate::session::unavailable("the ensemble has not answered in time"),
+            Self::Unreached => crate::failure::unavailable("the ensemble has not answered in time"),
             Self::Held => contended("it was held all the time"),
             Self::Resting => contended("it rests, as its last holder asked"),
         }
@@ -295,7 +296,7 @@ impl<'a> Attempt<'a> {
         let clock = self.clock();
         match until(clock, self.request.wait.give_up_at(clock.now()), heard).await {
             Some(Ok(())) => Ok(()),
-            Some(Err(_)) => Err(crate::session::unavailable("the connection broke")),
+            Some(Err(_)) => Err(crate::failure::unavailable("the connection broke")),
             None => Err(self.standing.out_of_time()),
         }
     }
@@ -326,7 +327,7 @@ impl<'a> Attempt<'a> {
         let (clock, now) = (self.clock(), self.clock().now());
         self.in_trouble_since = Some(now);
         let term = until(clock, Some(now.after(RECONNECT_MOST)), Box::pin(session.term())).await;
-        let unproved = || Err(crate::session::unavailable("the ensemble commits no heartbeat"));
+        let unproved = || Err(crate::failure::unavailable("the ensemble commits no heartbeat"));
         term.unwrap_or_else(unproved).map(drop)
     }
 
@@ -461,6 +462,6 @@ pub(crate) async fn prepare_root(connection: &Connection, ensemble: &Ensemble) -
             return Err(refused(answer.code));
         }
     }
-    let (bytes, _) = fine(data.await)?.data().map_err(crate::session::garbled)?;
+    let (bytes, _) = fine(data.await)?.data().map_err(crate::failure::garbled)?;
     Ok(LockRecord::read(&bytes))
 }

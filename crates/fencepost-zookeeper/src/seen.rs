@@ -6,10 +6,10 @@
 use fencepost_core::Result;
 
 use crate::connection::{Batch, Broken, Call, Connection};
+use crate::failure::{garbled, lost_touch, refused};
 use crate::nodes::{self, Place};
 use crate::protocol::{Answer, Code, Request};
 use crate::record::{LockRecord, Rest};
-use crate::session::{garbled, lost_touch, refused};
 
 /// A look at a lock.
 #[derive(Clone, Debug, Default)]

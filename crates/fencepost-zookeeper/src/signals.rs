@@ -12,9 +12,10 @@ use futures_channel::mpsc::{Receiver, Sender, channel};
 use futures_util::stream::{BoxStream, Stream};
 
 use crate::ensemble::Ensemble;
+use crate::failure::{lost_touch, refused};
 use crate::nodes;
 use crate::protocol::{Code, Request};
-use crate::session::{Session, Use, lost_touch, refused};
+use crate::session::{Session, Use};
 
 /// The time-out of the session that has the watch. It carries no lease, so that a long one does no harm, and costs fewer heartbeats.
 const WATCHING: Duration = Duration::from_secs(30);

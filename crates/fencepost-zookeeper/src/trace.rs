@@ -8,9 +8,10 @@ use std::time::Duration;
 use fencepost_core::{ErrorKind, Result};
 
 use crate::connection::{Call, Connection};
+use crate::failure::{fine, garbled, lost_touch, refused};
 use crate::nodes;
 use crate::protocol::{Code, Request, Stat};
-use crate::session::{Use, fine, garbled, lost_touch, refused};
+use crate::session::Use;
 
 /// The pause before the ensemble is asked again for what it has refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);

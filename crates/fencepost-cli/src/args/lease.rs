@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use fencepost::{BackendUrl, FencingToken, LockName, Result};
 
-use super::duration;
+use super::{duration, urls};
 use crate::commands::LeaseId;
 
 #[derive(Args, Debug)]
@@ -59,18 +59,13 @@ pub(crate) struct Revoke {
 impl Acquire {
     /// What `--fence` says.
     pub(crate) fn fences(&self) -> Result<Vec<BackendUrl>> {
-        read(&self.fence)
+        urls(&self.fence)
     }
 }
 
 impl Revoke {
     /// What `--fence` says.
     pub(crate) fn fences(&self) -> Result<Vec<BackendUrl>> {
-        read(&self.fence)
+        urls(&self.fence)
     }
-}
-
-// A URL may contain a password, and clap quotes what it cannot read.
-fn read(urls: &[String]) -> Result<Vec<BackendUrl>> {
-    urls.iter().map(|text| text.parse()).collect()
 }

@@ -80,9 +80,8 @@ pub(crate) struct Global {
     pub(crate) color: ColorChoice,
 }
 
-// A URL may contain a password, and clap quotes what it cannot read; so they are read here.
 impl Global {
-    /// What `--backend` says.
+    /// What `--backend` says. A URL may contain a password, and clap quotes what it cannot read; so it is not clap that reads it.
     pub(crate) fn backend(&self) -> Result<Option<BackendUrl>> {
         self.backend.as_deref().map(str::parse).transpose()
     }
@@ -91,7 +90,7 @@ impl Global {
 impl Run {
     /// What `--fence` says.
     pub(crate) fn fences(&self) -> Result<Vec<BackendUrl>> {
-        self.fence.iter().map(|text| text.parse()).collect()
+        urls(&self.fence)
     }
 }
 
@@ -360,7 +359,7 @@ pub(crate) struct Doctor {
 impl Doctor {
     /// What `--fence` says.
     pub(crate) fn fences(&self) -> Result<Vec<BackendUrl>> {
-        self.fence.iter().map(|text| text.parse()).collect()
+        urls(&self.fence)
     }
 }
 
@@ -400,6 +399,11 @@ pub(crate) struct ConfigCheck {
     /// Check these files, and whether they agree
     #[arg(value_name = "FILE", conflicts_with = "config")]
     pub(crate) files: Vec<PathBuf>,
+}
+
+/// What an option with URLs says that may be given again; not read by clap, as `--backend` is not.
+fn urls(texts: &[String]) -> Result<Vec<BackendUrl>> {
+    texts.iter().map(|text| text.parse()).collect()
 }
 
 fn duration(text: &str) -> std::result::Result<Duration, String> {

@@ -14,7 +14,7 @@ use super::lease_id::LeaseId;
 use super::patience::{explain_contention, explained, persistently};
 use super::place::{Place, fail};
 use super::state::milliseconds;
-use super::warn_of_password;
+use super::warn_of_fences;
 use crate::args::{self, Global};
 use crate::child::{Asks, Heard, Inbox, Signals, meaning, stop_this_process};
 use crate::exit::Exit;
@@ -119,9 +119,7 @@ fn detachable(
 
 fn flagged(args: &args::Acquire, printer: Printer) -> Result<Vec<BackendUrl>> {
     let fences = args.fences()?;
-    for fence in &fences {
-        warn_of_password(fence, "--fence", "use the rule's fence in the configuration", printer);
-    }
+    warn_of_fences(&fences, printer);
     Ok(fences)
 }
 

@@ -141,8 +141,8 @@ fn beyond_the_file(policy: &Policy) -> Vec<String> {
 fn beyond_the_rule(policy: &Policy, rule: &Rule) -> Vec<String> {
     let at = format!("line {}, the rule {:?}", rule.line, rule.glob);
     let locks = policy.url_of(rule).ok().map(|url| fencepost::connect_url(&url, &Clock::system()));
-    let stores = policy.stores_of(rule).into_iter();
-    let fences = stores.filter(|store| store.is_fence).filter_map(|store| store.url.ok());
+    let places = policy.places_of(rule).into_iter();
+    let fences = places.filter(|place| place.is_fence).filter_map(|place| place.url.ok());
     let mut wrong = Vec::new();
     match locks {
         Some(Err(error)) => wrong.push(format!("{at}: {error}")),

@@ -88,6 +88,13 @@ fn warn_of_password(url: &BackendUrl, whose: &str, elsewhere: &str, printer: Pri
     }
 }
 
+/// Warns of the passwords in what `--fence` says.
+fn warn_of_fences(fences: &[BackendUrl], printer: Printer) {
+    for fence in fences {
+        warn_of_password(fence, "--fence", "use the rule's fence in the configuration", printer);
+    }
+}
+
 /// A panic is a bug of ours and ends the process; a guardian then ends the command.
 pub(crate) fn report_bug(info: &PanicHookInfo<'_>) {
     crate::screen::give_back();

@@ -8,7 +8,7 @@ use fencepost::{
 use super::confirm::confirmed;
 use super::place::{Place, fail};
 use super::state::{described, sentence};
-use super::warn_of_password;
+use super::warn_of_fences;
 use crate::args::{self, Global};
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -34,9 +34,7 @@ struct Revocation<'a> {
 impl<'a> Revocation<'a> {
     fn of(args: &'a args::Revoke, place: &Place, printer: Printer) -> Result<Self> {
         let flagged = args.fences()?;
-        for fence in &flagged {
-            warn_of_password(fence, "--fence", "use the rule's fence in the configuration", printer);
-        }
+        warn_of_fences(&flagged, printer);
         let locks = place.connect()?;
         if !locks.profile().revoke {
             let what = format!("{} cannot take a lease away", locks.profile().backend);

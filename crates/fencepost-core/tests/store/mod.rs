@@ -86,7 +86,7 @@ impl Store {
 pub(crate) fn request(clock: &Clock, name: &str, wait: Wait, ttl: Duration) -> AcquireRequest {
     AcquireRequest {
         name: name.parse().unwrap(),
-        holder: HolderId::random(clock),
+        holder: HolderId::draw(clock),
         label: "a test".to_owned(),
         ttl,
         at_least: None,

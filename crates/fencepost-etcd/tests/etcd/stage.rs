@@ -30,7 +30,7 @@ pub(crate) fn name(name: &str) -> LockName {
 pub(crate) fn request(lock: &str, ttl: Duration, wait: Wait) -> AcquireRequest {
     AcquireRequest {
         name: name(lock),
-        holder: HolderId::random(&Clock::system()),
+        holder: HolderId::draw(&Clock::system()),
         label: "a test".to_owned(),
         ttl,
         at_least: None,

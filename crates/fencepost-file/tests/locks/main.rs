@@ -25,7 +25,7 @@ fn locks(directory: &Path) -> Locks {
 fn request(name: &str) -> AcquireRequest {
     AcquireRequest {
         name: name.parse().unwrap(),
-        holder: HolderId::random(&Clock::system()),
+        holder: HolderId::draw(&Clock::system()),
         label: "a test".to_owned(),
         mode: Mode::Exclusive,
         ttl: Duration::from_secs(1),

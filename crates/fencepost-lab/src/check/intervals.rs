@@ -9,12 +9,11 @@ pub(crate) struct Interval {
     pub(crate) end: u64,
 }
 
-/// How often intervals overlap, for how long altogether, and at most.
+/// How often intervals overlap, and for how long altogether.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Overlaps {
     pub(super) count: usize,
     pub(super) length: Duration,
-    pub(super) longest: Duration,
 }
 
 /// An overlap is counted where an interval begins before one that began earlier has ended.
@@ -24,10 +23,8 @@ pub(super) fn overlaps(intervals: impl Iterator<Item = Interval>) -> Overlaps {
     let (mut found, mut greatest_end) = (Overlaps::default(), 0);
     for interval in sorted {
         if interval.start < greatest_end && interval.start < interval.end {
-            let length = Duration::from_nanos(interval.end.min(greatest_end) - interval.start);
             found.count += 1;
-            found.length += length;
-            found.longest = found.longest.max(length);
+            found.length += Duration::from_nanos(interval.end.min(greatest_end) - interval.start);
         }
         greatest_end = greatest_end.max(interval.end);
     }

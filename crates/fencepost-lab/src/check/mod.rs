@@ -28,8 +28,6 @@ pub struct Tally {
     pub overlaps: usize,
     /// For how long altogether.
     pub overlap: Duration,
-    /// The longest of these times.
-    pub longest_overlap: Duration,
     /// How often two were at work at once, between a first read and a last answer.
     pub used_overlaps: usize,
     /// For how long altogether.
@@ -115,7 +113,6 @@ pub fn check(history: &History) -> Tally {
         grants: holds.iter().filter(|hold| hold.granted.is_some()).count(),
         overlaps: claimed.count,
         overlap: claimed.length,
-        longest_overlap: claimed.longest,
         used_overlaps: used.count,
         used_overlap: used.length,
         total: history.total,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_testkit::servers::{PostgresServer, PostgresSetup};
 
-use super::surroundings::{expect_clock, has_clock};
+use super::surroundings::{expect_clock, expect_installed, has_clock};
 use super::{Done, LockServers, PLAIN, QUARANTINE, pass};
 use crate::fault::Loss;
 
@@ -36,8 +36,9 @@ impl LockServers for OnePostgres {
     }
 
     fn copy(&mut self) -> Done {
-        let copy = self.server.standby();
-        copy.stop_receiving();
+        expect_installed("pg_basebackup", "postgresql-client")?;
+        let copy = self.server.try_standby()?;
+        copy.try_stop_receiving()?;
         self.copy = Some(copy);
         Ok(())
     }
@@ -62,7 +63,7 @@ impl LockServers for OnePostgres {
     fn lose(&mut self, how: Loss) -> Done {
         match (how, self.copy.take()) {
             (Loss::OldCopy, Some(copy)) => {
-                copy.promote();
+                copy.try_promote()?;
                 self.server = copy;
                 Ok(())
             }

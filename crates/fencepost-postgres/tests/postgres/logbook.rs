@@ -9,7 +9,7 @@ use crate::stage::{CARELESS, LONG, assert_kind, at, clock, lock, number, release
 fn request() -> AcquireRequest {
     AcquireRequest {
         name: "a".parse().expect("a test names a lock"),
-        holder: HolderId::random(&clock()),
+        holder: HolderId::draw(&clock()),
         label: "a test".to_owned(),
         mode: Mode::Exclusive,
         ttl: LONG,

@@ -12,10 +12,11 @@ use futures_util::future::join_all;
 
 use crate::connection::{Connection, Listener};
 use crate::endpoint::{Endpoint, Options};
+use crate::failure::{lost_touch, refuse, refused};
 use crate::keys;
 use crate::resp::Reply;
 use crate::script;
-use crate::session::{hello, lost_touch, refuse, refused};
+use crate::session::hello;
 
 /// One server.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use fencepost_core::{Clock, Examination, Finding, Result, Severity, until};
 use fencepost_net::Address;
 
 use crate::endpoint::{Endpoint, Options, Whereabouts};
-use crate::session::unavailable;
+use crate::failure::unavailable;
 
 use facts::Facts;
 pub(crate) use nodes::examine_nodes;

@@ -22,7 +22,7 @@ pub(crate) async fn examine_nodes(
         async move {
             match &endpoint.whereabouts {
                 Whereabouts::At(address) => look(clock, &endpoint, address, options).await,
-                Whereabouts::Sentinels { .. } => Err(crate::session::unavailable("a node has no sentinels")),
+                Whereabouts::Sentinels { .. } => Err(crate::failure::unavailable("a node has no sentinels")),
             }
         }
     };

@@ -7,8 +7,8 @@ use fencepost_net::Address;
 use futures_util::future::join_all;
 
 use super::facts::{ask, connect};
+use crate::failure::{refuse, unavailable};
 use crate::resp::Reply;
-use crate::session::{refuse, unavailable};
 
 /// How long one sentinel may take.
 const SENTINEL_MOST: Duration = Duration::from_millis(1_500);

@@ -15,12 +15,12 @@ use super::candidate::{Candidate, Going, Waiter, worst};
 use super::claim::{RedlockClaim, leave_all};
 use super::exchange::{Exchange, stragglers_most};
 use super::nodes::Nodes;
+use crate::failure::unavailable;
 use crate::queue::{ONE_TRY_MOST, RECONNECT_MOST};
 use crate::quorum::{
     self, Answer, Event, Granted, NodeSet, Outcome, Refusal, Reply, Tenure, Terms, Why, back_off,
 };
 use crate::server::{Attended, Note};
-use crate::session::unavailable;
 
 /// How long a reservation of a node lasts (`claim_among_others.lua`), and what is added so that it is over then.
 const CLAIM_AND_MORE: Duration = Duration::from_millis(255);
@@ -59,7 +59,7 @@ pub(super) async fn acquire(nodes: &Nodes, request: &AcquireRequest) -> Result<R
     let waiter = Waiter::new(request.holder, nodes);
     let mut wait = Waiting {
         request,
-        candidate: Arc::new(Candidate::new(nodes, request, &waiter, HolderId::random(clock))),
+        candidate: Arc::new(Candidate::new(nodes, request, &waiter, HolderId::draw(clock))),
         standing: None,
         has_reached: false,
         unreached_since: None,
@@ -149,7 +149,7 @@ impl Waiting<'_> {
         if (&mut leaving).now_or_never().is_none() {
             clock.serve(leaving);
         }
-        let (waiter, holder) = (&self.candidate.waiter, HolderId::random(&clock));
+        let (waiter, holder) = (&self.candidate.waiter, HolderId::draw(&clock));
         self.candidate = Arc::new(Candidate::new(self.nodes(), self.request, waiter, holder));
     }
 

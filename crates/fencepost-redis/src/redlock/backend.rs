@@ -21,12 +21,13 @@ use super::view::merged;
 use crate::backend::below;
 use crate::endpoint::Options;
 use crate::examine::examine_nodes;
+use crate::failure::{lost_touch, refuse};
 use crate::keys::{self, Keys};
 use crate::look::{BATCH, look, names};
 use crate::quorum::Terms;
 use crate::resp::Reply;
 use crate::script;
-use crate::session::{Session, lost_touch, refuse};
+use crate::session::Session;
 use crate::signals::signals;
 
 /// What several independent servers promise.
@@ -88,7 +89,7 @@ impl RedlockBackend {
             |node| async move { (node, async { ask(node, self.nodes.session(node).await?).await }.await) };
         let mut all: FuturesUnordered<_> = (0..self.nodes.all().len()).map(one).collect();
         let mut answers = Vec::new();
-        let silent = || crate::session::unavailable("it does not answer");
+        let silent = || crate::failure::unavailable("it does not answer");
         let mut missing: Vec<Option<Error>> = self.nodes.all().iter().map(|_| Some(silent())).collect();
         while let Some(Some((node, answer))) = until(clock, Some(give_up_at), all.next()).await {
             missing[node] = answer.map(|answer| answers.push((node, answer))).err();

@@ -4,18 +4,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{AcquireRequest, Error, ErrorKind, FencingToken, HolderId, LockName, Result, Wait};
+use fencepost_core::{
+    AcquireRequest, Error, ErrorKind, FencingToken, HolderId, LockName, Result, Wait, lock,
+};
 
 use super::nodes::Nodes;
 use super::reseed;
 use crate::connection::{Broken, Connection};
+use crate::failure::{lost_touch, refuse, unexpected};
 use crate::keys::{self, Keys};
 use crate::quorum::{Reply, Request};
 use crate::record::{self, Owner};
 use crate::resp;
 use crate::script::{self, Script};
 use crate::server::ALIVE_FOR;
-use crate::session::{Session, lock, lost_touch, refuse, unexpected};
+use crate::session::Session;
 
 /// Who waits, under one id through all attempts.
 pub(super) struct Waiter {
@@ -268,7 +271,7 @@ impl Candidate {
             }
             session = self.nodes.all()[node].server.granting().learn_anew(&session).await?;
         }
-        Err(crate::session::unavailable("the server loses its data again and again"))
+        Err(crate::failure::unavailable("the server loses its data again and again"))
     }
 
     /// Awaits a reply, and keeps account of what may be left at the node meanwhile.
@@ -281,7 +284,7 @@ impl Candidate {
         {
             let mut trace = lock(&self.traces[node]);
             if trace.is_leaving {
-                return Err(crate::session::unavailable("it is not wanted any more"));
+                return Err(crate::failure::unavailable("it is not wanted any more"));
             }
             let is_another = trace.asked_on.as_ref().is_some_and(|asked| !asked.is(&session.connection));
             trace.is_late |= is_another && trace.unanswered > 0;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::{
     Claim, Descriptor, Error, ErrorKind, FencingToken, Grant, Handover, LossReason, Observer, Raced, Renewal,
-    Result, race, until,
+    Result, lock, race, until,
 };
 use futures_channel::{mpsc, oneshot};
 use futures_util::future::BoxFuture;
@@ -19,7 +19,6 @@ use super::candidate::{Candidate, Going};
 use super::exchange::{Exchange, stragglers_most};
 use crate::leases::{Held, gone};
 use crate::quorum::{Cancellation, Event, Reply, Request, Tenure, Terms, Verdict};
-use crate::session::lock;
 
 /// How long the nodes beyond a majority are heard out after a renewal, as a part of the ttl; the next renewal asks them anew.
 const HEAR_OUT_PART: u32 = 4;

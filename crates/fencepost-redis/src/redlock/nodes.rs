@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_core::{BackendUrl, Clock, Error, ErrorKind, Moment, Result, until};
+use fencepost_core::{BackendUrl, Clock, Error, ErrorKind, Moment, Result, lock, until};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::endpoint::{Endpoint, Options};
 use crate::quorum::Quorum;
 use crate::server::Server;
-use crate::session::{Session, lock};
+use crate::session::Session;
 
 /// How long nodes beyond a majority may take to be connected to before an attempt goes on without them.
 const STRAGGLERS_MOST: Duration = Duration::from_millis(50);

@@ -8,11 +8,12 @@ use fencepost_core::{FencingToken, Result, until};
 use futures_util::future::join_all;
 
 use super::nodes::Nodes;
+use crate::failure::{lost_touch, refuse, unexpected};
 use crate::keys;
 use crate::quorum::{Decision, Reading, decide};
 use crate::resp::Reply;
 use crate::script;
-use crate::session::{Session, lost_touch, refuse, unexpected};
+use crate::session::Session;
 
 /// How often one process looks after it at most.
 const EACH: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ const DAY: i64 = 24 * 3_600;
 fn claim(locks: &Locks) -> Box<dyn Claim> {
     let request = AcquireRequest {
         name: "a".parse().expect("a test names a lock"),
-        holder: HolderId::random(&clock()),
+        holder: HolderId::draw(&clock()),
         label: String::new(),
         ttl: TTL,
         at_least: None,

@@ -22,7 +22,7 @@ const RESERVATION: Duration = Duration::from_secs(1);
 fn killed_reader(locks: &Locks) -> Box<dyn Claim> {
     let request = AcquireRequest {
         name: "a".parse().expect("a test names a lock"),
-        holder: HolderId::random(&crate::stage::clock()),
+        holder: HolderId::draw(&crate::stage::clock()),
         label: "a reader".to_owned(),
         ttl: TTL,
         at_least: None,

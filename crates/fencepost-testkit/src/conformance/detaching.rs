@@ -31,7 +31,7 @@ pub(super) async fn detached_lease_that_has_ended_is_not_revived(stage: &Stage<'
     let ttl = stage.ttl();
     let handover = take(&stage.lock("orders").ttl(ttl)).await.detach().await;
     let handover = handover.expect("the profile says that it can be detached");
-    let made_up = Handover { holder: HolderId::random(stage.clock()), ..handover.clone() };
+    let made_up = Handover { holder: HolderId::draw(stage.clock()), ..handover.clone() };
     let refused = stage.client().renew(&made_up, ttl).await;
     assert_eq!(refused.expect_err("nobody has that lease").kind(), ErrorKind::Lost);
 

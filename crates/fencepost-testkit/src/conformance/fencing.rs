@@ -56,7 +56,7 @@ pub(super) async fn fence_that_is_ahead_makes_the_acquisition_stale_and_frees_th
 pub(super) async fn fence_refuses_another_holder_with_the_same_token(stage: &Stage<'_>) {
     let fence = stage.fence();
     let lease = take(&stage.lock("orders").fence(Arc::clone(&fence))).await;
-    let forged = Stamp { holder: HolderId::random(stage.clock()).into(), ..lease.stamp() };
+    let forged = Stamp { holder: HolderId::draw(stage.clock()).into(), ..lease.stamp() };
     assert_eq!(fence.check(&forged).await.expect_err("it is another holder").kind(), ErrorKind::Stale);
     assert_eq!(fence.seal(&forged).await.expect_err("it is another holder").kind(), ErrorKind::Stale);
     fence.check(&lease.stamp()).await.expect("the holder may write");

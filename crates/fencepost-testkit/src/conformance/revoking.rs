@@ -117,7 +117,7 @@ pub(super) async fn foreign_give_back_changes_nothing(stage: &Stage<'_>) {
     let ours = handover(&lease);
     let before = what_is_seen(&stage.state("orders").await);
 
-    let holder = HolderId::random(stage.clock());
+    let holder = HolderId::draw(stage.clock());
     let wrong_holder = Handover { holder, ..ours.clone() };
     let wrong_token = Handover { token: beside(lease.token(), 1), ..ours };
     for (what, handover) in [

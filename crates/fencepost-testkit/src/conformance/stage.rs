@@ -128,7 +128,7 @@ impl<'a> Stage<'a> {
     pub(super) fn request(&self, name: &str, wait: Wait) -> AcquireRequest {
         AcquireRequest {
             name: name.parse().expect("the suite's names are valid"),
-            holder: HolderId::random(self.clock()),
+            holder: HolderId::draw(self.clock()),
             label: LABEL.to_owned(),
             ttl: self.ttl(),
             at_least: None,

@@ -52,3 +52,15 @@ fn paused_standby_shows_nothing_new_and_loses_nothing() {
     other.wait_for_replay(&primary);
     assert_eq!(other.query("SELECT a FROM kept"), "1");
 }
+
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn standby_that_cannot_be_made_is_no_panic() {
+    let mut primary = with_table();
+    let standby = primary.standby();
+    primary.kill();
+    let message = primary.try_standby().unwrap_err();
+    assert!(message.contains("pg_basebackup"), "{message}");
+    standby.promote();
+    assert!(standby.try_promote().unwrap_err().contains("recovery is not in progress"));
+}

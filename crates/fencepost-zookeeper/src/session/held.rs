@@ -5,7 +5,8 @@ use std::time::Duration;
 use fencepost_core::{Error, LossReason, Moment, until};
 use futures_channel::oneshot;
 
-use super::{Session, gone};
+use super::Session;
+use crate::failure::gone;
 use crate::protocol::{Code, Request, Sight};
 
 /// A lease that is released sooner than this after its grant is neither written down nor watched: it is not worth two requests.

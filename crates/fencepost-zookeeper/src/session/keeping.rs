@@ -7,9 +7,10 @@ use fencepost_core::{Clock, Error, ErrorKind, LossReason, Moment, Result, until}
 use fencepost_net::{Address, KeepAlive, Socket, Stream, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Session, expired, fine, unavailable, wake};
+use super::{Session, wake};
 use crate::connection::{Connection, Listener};
 use crate::endpoint::Endpoint;
+use crate::failure::{expired, fine, unavailable};
 use crate::heartbeat::{Proof, period};
 use crate::nodes;
 use crate::protocol::{Answer, Code, Request, Sight, Welcome};

@@ -4,10 +4,10 @@
 mod between;
 mod calm;
 mod ensemble;
-mod examining;
+mod examine;
 mod giving_back;
-mod listing;
 mod logbook;
+mod looking;
 mod members;
 mod queue;
 mod sessions;

@@ -22,7 +22,7 @@ pub(crate) fn backend(url: &str) -> ZooKeeperBackend {
 pub(crate) fn request(name: &str, ttl: Duration, wait: Wait) -> AcquireRequest {
     AcquireRequest {
         name: name.parse().unwrap(),
-        holder: HolderId::random(&Clock::system()),
+        holder: HolderId::draw(&Clock::system()),
         label: "a test".to_owned(),
         ttl,
         at_least: None,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use fencepost::{BackendUrl, Clock, Error, ErrorKind, Examination, Fence, Finding, Locks, Result, block_on};
-use fencepost_policy::{ConfigError, Policy, Rule, Store as Named};
+use fencepost_policy::{ConfigError, Place as Named, Policy, Rule};
 
 use crate::args::{self, Global};
 use crate::commands::place::{Place, Source, fail, misconfigured};
@@ -18,13 +18,14 @@ use crate::printer::Printer;
 pub(super) struct Target {
     /// Where it is; `None` where that cannot be said, or where it is the configuration itself.
     url: Option<BackendUrl>,
-    store: Store,
+    opened: Opened,
     /// The globs of the rules that use it, in the order of the file.
     pub(super) rules: Vec<String>,
 }
 
+/// What there is to look at.
 #[derive(Clone, Debug)]
-enum Store {
+enum Opened {
     Backend(Box<Locks>),
     Fence(Arc<dyn Fence>),
     /// It cannot be looked at.
@@ -50,17 +51,17 @@ pub(super) const CONFIGURATION: &str = "configuration";
 
 impl Target {
     pub(super) fn role(&self) -> &'static str {
-        match &self.store {
-            Store::Backend(_) => BACKEND,
-            Store::Fence(_) => FENCE,
-            Store::Missing(missing) => missing.role,
-            Store::Configuration { .. } => CONFIGURATION,
+        match &self.opened {
+            Opened::Backend(_) => BACKEND,
+            Opened::Fence(_) => FENCE,
+            Opened::Missing(missing) => missing.role,
+            Opened::Configuration { .. } => CONFIGURATION,
         }
     }
 
     pub(super) fn kind(&self) -> &'static str {
-        match (&self.store, &self.url) {
-            (Store::Missing(missing), _) => missing.kind,
+        match (&self.opened, &self.url) {
+            (Opened::Missing(missing), _) => missing.kind,
             (_, Some(url)) => url.kind(),
             (_, None) => CONFIGURATION,
         }
@@ -68,26 +69,26 @@ impl Target {
 
     /// Where it is, without secrets.
     pub(super) fn place(&self) -> String {
-        match &self.store {
-            Store::Backend(locks) => locks.to_string(),
-            Store::Fence(fence) => fence.to_string(),
-            Store::Missing(missing) => missing.place.clone(),
-            Store::Configuration { path, .. } => path.clone(),
+        match &self.opened {
+            Opened::Backend(locks) => locks.to_string(),
+            Opened::Fence(fence) => fence.to_string(),
+            Opened::Missing(missing) => missing.place.clone(),
+            Opened::Configuration { path, .. } => path.clone(),
         }
     }
 
     /// Whether it is of the configuration, cannot be looked at, and is missed by nobody.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.store, Store::Missing(_)) && self.rules.is_empty()
+        matches!(self.opened, Opened::Missing(_)) && self.rules.is_empty()
     }
 
     /// Looks at it, however long that takes.
     pub(super) fn examine(&self) -> Result<Examination> {
-        match &self.store {
-            Store::Backend(locks) => block_on(locks.backend().examine()),
-            Store::Fence(fence) => block_on(fence.examine()),
-            Store::Missing(missing) => Err(missing.error.clone()),
-            Store::Configuration { path, is_empty } => {
+        match &self.opened {
+            Opened::Backend(locks) => block_on(locks.backend().examine()),
+            Opened::Fence(fence) => block_on(fence.examine()),
+            Opened::Missing(missing) => Err(missing.error.clone()),
+            Opened::Configuration { path, is_empty } => {
                 Ok(Examination::new(Vec::new(), vec![without_rules(path, *is_empty)]))
             }
         }
@@ -165,21 +166,17 @@ impl List {
         };
         self.add_backend(&place.url, rule)?;
         // Where the backend is given by hand, the fences are still those of the rule.
-        let choice = place.choice.as_ref();
-        for fence in choice.iter().flat_map(|choice| &choice.fences) {
-            let rule = choice.map(|choice| choice.rule.glob.as_str());
-            self.add_fence(fence, rule)?;
-        }
-        Ok(())
+        let rule = place.choice.as_ref().map(|choice| choice.rule.glob.as_str());
+        place.fences().try_for_each(|fence| self.add_fence(fence, rule))
     }
 
     /// Adds what a rule uses, if some of it cannot be filled in; whether that is so.
     fn add_unfilled(&mut self, policy: &Policy, rule: Option<&Rule>) -> bool {
         let Some(rule) = rule else { return false };
-        let stores = policy.stores_of(rule);
-        let is_unfilled = stores.iter().any(|store| store.url.is_err());
+        let places = policy.places_of(rule);
+        let is_unfilled = places.iter().any(|place| place.url.is_err());
         if is_unfilled {
-            self.add_named(&stores, Some(&rule.glob));
+            self.add_named(&places, Some(&rule.glob));
         }
         is_unfilled
     }
@@ -187,25 +184,25 @@ impl List {
     /// Every rule of the configuration, and what it names beside them.
     fn add_all(&mut self, policy: &Policy) {
         for rule in policy.rules() {
-            self.add_named(&policy.stores_of(rule), Some(&rule.glob));
+            self.add_named(&policy.places_of(rule), Some(&rule.glob));
         }
-        self.add_named(&policy.spare_stores(), None);
+        self.add_named(&policy.spare_places(), None);
         if policy.rules().is_empty() {
             let (path, is_empty) = (policy.path().display().to_string(), self.0.is_empty());
-            self.add(None, Store::Configuration { path, is_empty }, None);
+            self.add(None, Opened::Configuration { path, is_empty }, None);
         }
     }
 
     /// Backends and fences of the configuration.
-    fn add_named(&mut self, stores: &[Named], rule: Option<&str>) {
-        for named in stores {
+    fn add_named(&mut self, places: &[Named], rule: Option<&str>) {
+        for named in places {
             let opened = match &named.url {
                 Ok(url) if named.is_fence => fence(url),
                 Ok(url) => backend(url),
                 Err(error) => Err(unfilled(error)),
             };
-            let store = opened.unwrap_or_else(|error| missing(named, error));
-            self.add(named.url.as_ref().ok(), store, rule);
+            let opened = opened.unwrap_or_else(|error| missing(named, error));
+            self.add(named.url.as_ref().ok(), opened, rule);
         }
     }
 
@@ -221,23 +218,23 @@ impl List {
     fn add_url(
         &mut self,
         url: &BackendUrl,
-        opened: Result<Store>,
+        opened: Result<Opened>,
         is_a: &'static str,
         rule: Option<&str>,
     ) -> Result<()> {
-        let store = match opened {
+        let opened = match opened {
             Err(error) if rule.is_some() => {
                 let (kind, place) = (url.kind(), url.to_string());
-                Store::Missing(Missing { role: is_a, kind, place, error })
+                Opened::Missing(Missing { role: is_a, kind, place, error })
             }
             opened => opened?,
         };
-        self.add(Some(url), store, rule);
+        self.add(Some(url), opened, rule);
         Ok(())
     }
 
-    fn add(&mut self, url: Option<&BackendUrl>, store: Store, rule: Option<&str>) {
-        let added = Target { url: url.cloned(), store, rules: Vec::new() };
+    fn add(&mut self, url: Option<&BackendUrl>, opened: Opened, rule: Option<&str>) {
+        let added = Target { url: url.cloned(), opened, rules: Vec::new() };
         let known = self.0.iter().position(|target| target.is(&added));
         let index = known.unwrap_or_else(|| {
             self.0.push(added);
@@ -249,18 +246,18 @@ impl List {
     }
 }
 
-fn backend(url: &BackendUrl) -> Result<Store> {
-    fencepost::connect_url(url, &Clock::system()).map(|locks| Store::Backend(Box::new(locks)))
+fn backend(url: &BackendUrl) -> Result<Opened> {
+    fencepost::connect_url(url, &Clock::system()).map(|locks| Opened::Backend(Box::new(locks)))
 }
 
-fn fence(url: &BackendUrl) -> Result<Store> {
-    fencepost::fence(url).map(Store::Fence)
+fn fence(url: &BackendUrl) -> Result<Opened> {
+    fencepost::fence(url).map(Opened::Fence)
 }
 
-fn missing(named: &Named, error: Error) -> Store {
+fn missing(named: &Named, error: Error) -> Opened {
     let role = if named.is_fence { FENCE } else { BACKEND };
     let (kind, place) = (named.kind.unwrap_or("unknown"), named.written.clone());
-    Store::Missing(Missing { role, kind, place, error })
+    Opened::Missing(Missing { role, kind, place, error })
 }
 
 /// Which part of its URL is not there.

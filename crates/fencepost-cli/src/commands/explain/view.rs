@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost::{Cost, Error, Examination, Expiry, LockName, Locks, Profile, Result, Severity, TtlRange};
+use fencepost_advisor::NOT_COUNTED;
 use fencepost_policy::{Answers, Overlap, Reach};
 use serde::Serialize;
 
@@ -93,8 +94,7 @@ impl<'a> Explanation<'a> {
         };
         let range = examination.as_ref().and_then(|examination| examination.ttl);
         let given = ttl.zip(range).map(|(ttl, range)| range.given(ttl)).filter(|given| Some(*given) != ttl);
-        let fences: Vec<String> =
-            choice.iter().flat_map(|choice| &choice.fences).map(ToString::to_string).collect();
+        let fences: Vec<String> = place.fences().map(ToString::to_string).collect();
         Self {
             lock: lock.as_str(),
             backend: place.url.kind(),
@@ -213,8 +213,6 @@ impl<'a> Explanation<'a> {
         text
     }
 }
-
-const NOT_COUNTED: &str = "nobody has counted them";
 
 /// How many findings are serious.
 fn serious(examination: &Examination) -> usize {

@@ -13,7 +13,7 @@ use super::slots;
 use super::stamps::{self, Stamps};
 use crate::args::{Global, Run};
 use crate::commands::place::{Place, Source, fail};
-use crate::commands::warn_of_password;
+use crate::commands::warn_of_fences;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -65,9 +65,7 @@ impl Plan {
         let grace = args.grace.or_else(|| graces.min());
         refuse_long_grace(grace, shortest, "of the ttl").map_err(|error| fail(&error, printer))?;
         let fences = args.fences().map_err(|error| fail(&error, printer))?;
-        for fence in &fences {
-            warn_of_password(fence, "--fence", "use the rule's fence in the configuration", printer);
-        }
+        warn_of_fences(&fences, printer);
         let mut targets: Vec<Target> = Vec::new();
         for (name, place) in args.locks.iter().cloned().zip(places) {
             let misconfigured = place.is_by_rule();

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use tempfile::{NamedTempFile, TempDir};
 
-use super::programs::{bound, give_to_user, program, run};
+use super::programs::{bound, give_to_user, program, run, try_run};
 
 /// The directory of one server.
 #[derive(Debug)]
@@ -37,13 +37,17 @@ impl Cluster {
     }
 
     /// Makes data that are a copy of a running server's, which is to be followed when they are started.
-    pub(super) fn copy(&self, connection: &str) {
+    ///
+    /// # Errors
+    /// Why they cannot be copied.
+    pub(super) fn copy(&self, connection: &str) -> Result<(), String> {
         let mut command = self.command("pg_basebackup");
         command.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync", "--dbname", connection]);
-        run(command.arg("--pgdata").arg(self.data()));
+        try_run(command.arg("--pgdata").arg(self.data()))?;
         let signal = self.data().join("standby.signal");
         File::create(&signal).expect("a file can be made in the directory");
         give_to_user(&signal);
+        Ok(())
     }
 
     /// Removes the data; no server runs.

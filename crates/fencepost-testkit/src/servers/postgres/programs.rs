@@ -36,8 +36,19 @@ pub(in crate::servers) fn give_to_user(file: &Path) {
 /// # Panics
 /// When it fails; the message then holds what it said.
 pub(super) fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    try_run(command).unwrap_or_else(|message| panic!("{message}"));
+}
+
+/// The same.
+///
+/// # Errors
+/// What it said, when it fails.
+pub(super) fn try_run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// Debian keeps each version in a folder that is on nobody's path.

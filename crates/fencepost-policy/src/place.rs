@@ -13,7 +13,7 @@ use crate::template::{Role, Template};
 /// A backend or a fence.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Store {
+pub struct Place {
     /// Whether it is a fence.
     pub is_fence: bool,
     /// How it is written, without a password.
@@ -26,12 +26,12 @@ pub struct Store {
 
 impl Policy {
     /// What a rule uses: its backend, and then its fences.
-    pub fn stores_of(&self, rule: &Rule) -> Vec<Store> {
-        self.templates_of(rule).map(|template| self.store(template)).collect()
+    pub fn places_of(&self, rule: &Rule) -> Vec<Place> {
+        self.templates_of(rule).map(|template| self.place_of(template)).collect()
     }
 
     /// The backends and fences that no rule uses, in the order of their names.
-    pub fn spare_stores(&self) -> Vec<Store> {
+    pub fn spare_places(&self) -> Vec<Place> {
         let content = self.content();
         let is_used = |template: &&Template| {
             let mut used = self.rules().iter().flat_map(|rule| self.templates_of(rule));
@@ -39,17 +39,17 @@ impl Policy {
         };
         let named = content.backends.values().chain(content.fences.values());
         let spare = named.map(toml::Spanned::get_ref).filter(|template| !is_used(template));
-        spare.map(|template| self.store(template)).collect()
+        spare.map(|template| self.place_of(template)).collect()
     }
 
     fn templates_of<'a>(&'a self, rule: &'a Rule) -> impl Iterator<Item = &'a Template> {
         std::iter::once(self.template(rule)).chain(&rule.fences)
     }
 
-    fn store(&self, template: &Template) -> Store {
+    fn place_of(&self, template: &Template) -> Place {
         let url = template.fill(self.source(), &Surroundings::of_process());
         let outline = template.outline().and_then(Result::ok);
-        Store {
+        Place {
             is_fence: template.role() == Role::Fence,
             written: template.to_string(),
             kind: outline.map(|url| url.kind()),
@@ -70,17 +70,17 @@ mod tests {
          [[locks]]\nmatch = \"b\"\nbackend = \"b\"\n";
 
     #[test]
-    fn missing_secret_costs_no_other_store_its_url() {
+    fn missing_secret_costs_no_other_place_its_url() {
         let policy = Policy::parse(Path::new("x.toml"), TEXT).unwrap();
-        let seen = |store: &Store| (store.is_fence, store.written.clone(), store.kind, store.url.is_ok());
-        let of_a: Vec<_> = policy.stores_of(&policy.rules()[0]).iter().map(seen).collect();
+        let seen = |place: &Place| (place.is_fence, place.written.clone(), place.kind, place.url.is_ok());
+        let of_a: Vec<_> = policy.places_of(&policy.rules()[0]).iter().map(seen).collect();
         let written = "redis://h:${FENCEPOST_TEST_UNSET}".to_owned();
         assert_eq!(
             of_a,
             [(false, written, Some("redis"), false), (true, "file:/f".to_owned(), Some("file"), true)]
         );
-        assert_eq!(policy.stores_of(&policy.rules()[1]).iter().map(seen).collect::<Vec<_>>().len(), 1);
-        let spare: Vec<_> = policy.spare_stores().iter().map(seen).collect();
+        assert_eq!(policy.places_of(&policy.rules()[1]).iter().map(seen).collect::<Vec<_>>().len(), 1);
+        let spare: Vec<_> = policy.spare_places().iter().map(seen).collect();
         let postgres = "postgres://u:${FENCEPOST_TEST_UNSET}@h/x".to_owned();
         let idle = (true, "file:/idle".to_owned(), Some("file"), true);
         assert_eq!(spare, [(false, postgres, Some("postgres"), false), idle]);
