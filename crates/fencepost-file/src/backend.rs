@@ -134,12 +134,12 @@ impl FileBackend {
         let (name, holder) = (request.name.clone(), request.holder);
         let line = HolderLine::new(name.clone(), token, holder, request.label.clone(), wall);
         match request.mode {
-            Mode::Exclusive => line.write(&hold.lock),
+            Mode::Exclusive => line.write(&hold.lock, hold.lock_length),
             Mode::Shared => {
                 self.slot(paths, request, slot)?.say(Some(token), wall);
                 // The name of the lock may be known from here alone.
-                if hold.lock.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-                    line.write(&hold.lock);
+                if hold.lock_length == 0 {
+                    line.write(&hold.lock, 0);
                 }
             }
         }
@@ -230,7 +230,6 @@ impl Backend for FileBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Box<dyn Claim>> {
-        self.directory.prepare()?;
         let paths = self.directory.paths(&request.name);
         let give_up_at = request.wait.give_up_at(self.clock.now());
         let mut slot = None;
@@ -263,7 +262,7 @@ impl Backend for FileBackend {
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
         let paths = self.directory.paths(name);
-        let Some((file, _)) = Directory::open_present(&paths.token)? else {
+        let Some(file) = Directory::open_present(&paths.token)? else {
             return Ok(Revoked::NotCurrent);
         };
         let revoke = || {

@@ -15,11 +15,12 @@ use fencepost_core::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::directory::{Directory, FileId, Paths};
+use crate::directory::{Directory, Paths};
 use crate::hold::Hold;
 use crate::logbook::Writing;
 use crate::readers::Slot;
 use crate::record::{CHANGE_MOST, TokenRecord};
+use crate::stat::FileId;
 use crate::{news, revocation};
 
 /// How often a holder looks whether its files are still in place.
@@ -57,7 +58,7 @@ impl FileClaim {
         paths: Paths,
         clock: Clock,
     ) -> Self {
-        let Hold { lock, token, token_id } = hold;
+        let Hold { lock, token, token_id, .. } = hold;
         Self {
             grant,
             slot: slot.map(|slot| Arc::new(slot.file.into())),

@@ -8,8 +8,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use fencepost_core::{BackendUrl, Error, ErrorKind, LockName, Result};
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{OFlags, StatFs};
 use rustix::io::Errno;
+
+use crate::stat::Seen;
 
 /// File systems on which `flock` is emulated, or local to one client of many. The numbers are from `statfs(2)`.
 const SHARED_FILE_SYSTEMS: &[(u64, &str)] = &[
@@ -53,28 +55,6 @@ pub(crate) struct Paths {
     pub(crate) lock: PathBuf,
     /// The token record.
     pub(crate) token: PathBuf,
-}
-
-/// Which file it is, whatever its path leads to later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    fn new(stat: &Stat) -> Self {
-        Self { device: stat.st_dev, inode: stat.st_ino }
-    }
-
-    pub(crate) fn of(file: &File) -> Option<Self> {
-        rustix::fs::fstat(file).ok().map(|stat| Self::new(&stat))
-    }
-
-    /// Whether `path` leads to this file.
-    pub(crate) fn is_at(self, path: &Path) -> bool {
-        rustix::fs::lstat(path).is_ok_and(|stat| Self::new(&stat) == self)
-    }
 }
 
 impl Paths {
@@ -129,6 +109,15 @@ impl Directory {
             }
             system => system,
         };
+        self.refuse_shared(system)
+    }
+
+    /// The same for a file of the directory that is about to be locked.
+    pub(crate) fn refuse_unfit(&self, file: &File) -> Result<()> {
+        self.refuse_shared(rustix::fs::fstatfs(file))
+    }
+
+    fn refuse_shared(&self, system: rustix::io::Result<StatFs>) -> Result<()> {
         let system =
             system.map_err(|error| failure("look at the directory of the locks", &self.0, error.into()))?;
         match shared_file_system(u64::try_from(system.f_type).unwrap_or_default()) {
@@ -145,18 +134,21 @@ impl Directory {
 
     /// Opens a file of the directory for reading and writing, and makes it where it is missing.
     pub(crate) fn open(&self, path: &Path) -> Result<File> {
-        self.open_known(path).map(|(file, _)| file)
+        let file = self.open_any(path)?;
+        regular(&file, path)?;
+        Ok(file)
     }
 
-    /// The same, with which file it is.
-    pub(crate) fn open_known(&self, path: &Path) -> Result<(File, FileId)> {
+    /// The same for a file that is to be looked at by [`regular`] later.
+    pub(crate) fn open_any(&self, path: &Path) -> Result<File> {
         loop {
             // Without O_CREAT first: in a sticky shared directory the kernel refuses O_CREAT on another user's file.
-            if let Some(known) = Self::open_present(path)? {
-                return Ok(known);
+            if let Some(file) = present(path)? {
+                return Ok(file);
             }
+            self.prepare()?;
             match options().create_new(true).mode(0o600).open(path) {
-                Ok(file) => return regular(self.share(file, path)?, path),
+                Ok(file) => return self.share(file, path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failure("make the lock's file", path, error)),
             }
@@ -164,12 +156,10 @@ impl Directory {
     }
 
     /// Opens a file for reading and writing, if it is there.
-    pub(crate) fn open_present(path: &Path) -> Result<Option<(File, FileId)>> {
-        match options().open(path) {
-            Ok(file) => regular(file, path).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failure("open the lock's file", path, error)),
-        }
+    pub(crate) fn open_present(path: &Path) -> Result<Option<File>> {
+        let Some(file) = present(path)? else { return Ok(None) };
+        regular(&file, path)?;
+        Ok(Some(file))
     }
 
     /// Puts `content` in the place of `path`: it is on the disk before the name leads to it, and the name is when this returns. Only
@@ -231,17 +221,24 @@ fn options() -> std::fs::OpenOptions {
     options
 }
 
-fn regular(file: File, path: &Path) -> Result<(File, FileId)> {
-    match rustix::fs::fstat(&file) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-            Ok((file, FileId::new(&stat)))
-        }
+fn present(path: &Path) -> Result<Option<File>> {
+    match options().open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failure("open the lock's file", path, error)),
+    }
+}
+
+/// What an open file is like, which must be a regular one.
+pub(crate) fn regular(file: &File, path: &Path) -> Result<Seen> {
+    match Seen::of(file) {
+        Ok(seen) if seen.is_regular => Ok(seen),
         Ok(_) => {
             let what = format!("{} is not a regular file", path.display());
             Err(Error::new(ErrorKind::Unavailable, "open the lock's file", what)
                 .hint("move it out of the way"))
         }
-        Err(error) => Err(failure("open the lock's file", path, error.into())),
+        Err(error) => Err(failure("open the lock's file", path, error)),
     }
 }
 

@@ -13,9 +13,10 @@ use fencepost_core::{Clock, Error, ErrorKind, Grant, LossReason, Moment, Result,
 use futures_channel::oneshot;
 use rustix::io::Errno;
 
-use crate::directory::{Directory, FileId, Paths, failure};
+use crate::directory::{Directory, Paths, failure};
 use crate::record::{TokenRecord, exclusively, open_carefully};
 use crate::revocation;
+use crate::stat::FileId;
 
 const WRITE: &str = "write the logbook";
 
