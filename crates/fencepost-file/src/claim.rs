@@ -26,6 +26,10 @@ use crate::{news, revocation};
 /// How often a holder looks whether its files are still in place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// After so long a holder has the kernel tell of revocations; one that comes sooner is seen then. To have a watch closed delays the end of a
+/// process by milliseconds, since the kernel waits for all who might still use it, and most short commands have ended by then.
+const LISTEN_AFTER: Duration = Duration::from_millis(50);
+
 /// Why a lease is not held any more, if it is not.
 fn how_lost(paths: &Paths, token_id: FileId, token: FencingToken) -> Option<Error> {
     if token_id.is_at(&paths.token) { revocation::of(paths, token) } else { Some(replaced(&paths.token)) }
@@ -105,7 +109,11 @@ impl Claim for FileClaim {
         let (ours, token) = (self.token_id, self.grant.token);
         let look = move || how_lost(&paths, ours, token);
         Box::pin(async move {
-            let news = news::listen(directory.path(), &clock);
+            let mut news = news::join(directory.path());
+            if news.is_none() {
+                clock.sleep(LISTEN_AFTER).await;
+                news = news::listen(directory.path(), &clock);
+            }
             loop {
                 let mut next = clock.sleep(LOOK_EVERY);
                 let seen = poll_fn(|context| {
