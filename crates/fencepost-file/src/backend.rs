@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -118,7 +119,7 @@ impl FileBackend {
     async fn claim(
         &self,
         hold: Hold,
-        paths: &Paths,
+        paths: &Arc<Paths>,
         request: &AcquireRequest,
         slot: &mut Option<Slot>,
     ) -> Result<Outcome> {
@@ -145,7 +146,7 @@ impl FileBackend {
         }
         let ttl = self.expires.then_some(request.ttl);
         let grant = Grant { name, holder, token, ttl, counted_from, slack: None };
-        let (directory, paths, clock) = (self.directory.clone(), paths.clone(), self.clock.clone());
+        let (directory, paths, clock) = (self.directory.clone(), Arc::clone(paths), self.clock.clone());
         let claim = FileClaim::new(hold, slot.take(), grant, directory, paths, clock);
         Ok(Outcome::Granted(Box::new(claim)))
     }
@@ -230,7 +231,7 @@ impl Backend for FileBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Box<dyn Claim>> {
-        let paths = self.directory.paths(&request.name);
+        let paths = Arc::new(self.directory.paths(&request.name));
         let give_up_at = request.wait.give_up_at(self.clock.now());
         let mut slot = None;
         loop {

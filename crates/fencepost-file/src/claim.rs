@@ -49,7 +49,7 @@ pub(crate) struct FileClaim {
     token: Arc<OwnedFd>,
     token_id: FileId,
     directory: Directory,
-    paths: Paths,
+    paths: Arc<Paths>,
     clock: Clock,
 }
 
@@ -59,7 +59,7 @@ impl FileClaim {
         slot: Option<Slot>,
         grant: Grant,
         directory: Directory,
-        paths: Paths,
+        paths: Arc<Paths>,
         clock: Clock,
     ) -> Self {
         let Hold { lock, token, token_id, .. } = hold;
@@ -93,7 +93,7 @@ impl Claim for FileClaim {
         }
         let writing = Writing {
             directory: self.directory.clone(),
-            paths: self.paths.clone(),
+            paths: Arc::clone(&self.paths),
             clock: self.clock.clone(),
             grant: self.grant.clone(),
             token_id: self.token_id,
@@ -105,7 +105,7 @@ impl Claim for FileClaim {
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
-        let (directory, paths, clock) = (self.directory.clone(), self.paths.clone(), self.clock.clone());
+        let (directory, paths, clock) = (self.directory.clone(), Arc::clone(&self.paths), self.clock.clone());
         let (ours, token) = (self.token_id, self.grant.token);
         let look = move || how_lost(&paths, ours, token);
         Box::pin(async move {

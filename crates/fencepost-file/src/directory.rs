@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fencepost_core::{BackendUrl, Error, ErrorKind, LockName, Result};
 use rustix::fs::{OFlags, StatFs};
@@ -46,7 +47,7 @@ pub fn default_directory() -> Result<PathBuf> {
 
 /// A directory of lock files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Directory(PathBuf);
+pub(crate) struct Directory(Arc<Path>);
 
 /// The files of one lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,10 +80,10 @@ impl Directory {
     pub(crate) fn of(url: &BackendUrl) -> Result<Self> {
         let path = url.body().strip_prefix("//").map_or(url.body(), |rest| rest);
         if url.body().is_empty() {
-            return default_directory().map(Self);
+            return default_directory().map(|path| Self(path.into()));
         }
         if Path::new(path).is_absolute() {
-            return Ok(Self(PathBuf::from(path)));
+            return Ok(Self(Path::new(path).into()));
         }
         // A relative path would name another lock in every working directory.
         let absolute = std::path::absolute(path).unwrap_or_default();
@@ -101,11 +102,11 @@ impl Directory {
 
     /// Makes the directory where it is missing, for its owner alone, and refuses one that is not fit for locks.
     pub(crate) fn prepare(&self) -> Result<()> {
-        let system = match rustix::fs::statfs(&self.0) {
+        let system = match rustix::fs::statfs(&*self.0) {
             Err(Errno::NOENT) => {
                 let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
                 made.map_err(|error| failure("make the directory of the locks", &self.0, error))?;
-                rustix::fs::statfs(&self.0)
+                rustix::fs::statfs(&*self.0)
             }
             system => system,
         };
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn network_file_systems_are_refused() {
-        let directory = Directory(PathBuf::from("/mnt/shared"));
+        let directory = Directory(Path::new("/mnt/shared").into());
         for (number, name) in [(0x6969, "NFS"), (0xffff_ffff_ff53_4d42, "CIFS"), (0x6573_5546, "FUSE")] {
             assert_eq!(shared_file_system(number), Some(name));
             let error = directory.refusal(name);

@@ -33,7 +33,7 @@ pub(crate) fn read(paths: &Paths) -> Result<Option<Vec<u8>>> {
 /// One replacement of the content, for the holder of a lease.
 pub(crate) struct Writing {
     pub(crate) directory: Directory,
-    pub(crate) paths: Paths,
+    pub(crate) paths: Arc<Paths>,
     pub(crate) clock: Clock,
     pub(crate) grant: Grant,
     pub(crate) token_id: FileId,
