@@ -269,9 +269,12 @@ mod tests {
     #[test]
     fn network_file_systems_are_refused() {
         let directory = Directory(Path::new("/mnt/shared").into());
+        let mut system = rustix::fs::statfs("/proc").unwrap();
+        directory.refuse_shared(Ok(system)).unwrap();
         for (number, name) in [(0x6969, "NFS"), (0xffff_ffff_ff53_4d42, "CIFS"), (0x6573_5546, "FUSE")] {
             assert_eq!(shared_file_system(number), Some(name));
-            let error = directory.refusal(name);
+            system.f_type = number.cast_signed();
+            let error = directory.refuse_shared(Ok(system)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(name) && error.advice().is_some(), "{error}");
         }
