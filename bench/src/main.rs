@@ -44,6 +44,11 @@ const MEASURES: &[(&str, Measure)] = &[
     ("file-hand-over", file::hand_over),
     ("process-flock", process::beside_flock),
     ("process-alone", process::beside_nothing),
+    ("process-redis", process::redis),
+    ("process-redlock", process::redlock),
+    ("process-postgres", process::postgres),
+    ("process-etcd", process::etcd),
+    ("process-zookeeper", process::zookeeper),
     ("redis-pair", redis::pair),
     ("redis-distinct", redis::distinct),
     ("redis-hand-over", redis::hand_over),
@@ -95,14 +100,15 @@ fn main() -> ExitCode {
     let wanted: Vec<&String> = arguments.iter().filter(|argument| *argument != "--json").collect();
     let names = MEASURES.iter().map(|(name, _)| *name).chain(GROWTHS.iter().map(|(name, _)| *name));
     let known: Vec<&str> = names.chain([RECOVERY]).collect();
-    if let Some(unknown) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
+    if let Some(unknown) = wanted.iter().find(|wanted| !known.iter().any(|name| is_of(name, wanted))) {
         eprintln!(
             "there is no measure {unknown:?}\nusage: fencepost-bench [--json] [--page FILE] [--peers FOLDER] [{}]",
             known.join(" | ")
         );
         return ExitCode::from(2);
     }
-    let results = measure(&|name| wanted.is_empty() || wanted.iter().any(|wanted| *wanted == name), !json);
+    let results =
+        measure(&|name| wanted.is_empty() || wanted.iter().any(|wanted| is_of(name, wanted)), !json);
     if let Some(file) = page
         && let Err(error) = std::fs::write(&file, page::page(&results))
     {
@@ -113,6 +119,11 @@ fn main() -> ExitCode {
         println!("{}", serde_json::to_string_pretty(&results).expect("figures can be written as JSON"));
     }
     ExitCode::SUCCESS
+}
+
+/// Whether a measure was asked for: by its name, or with all others whose names begin with the same word.
+fn is_of(name: &str, wanted: &str) -> bool {
+    name == wanted || name.split('-').next() == Some(wanted)
 }
 
 /// Takes a flag and its value out of the arguments.

@@ -65,10 +65,15 @@ pub(crate) struct Answer {
     pub(crate) longest_wait_ms: Option<f64>,
 }
 
-/// One library at work.
-#[derive(Debug)]
+/// Somebody who takes part beside ours.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
+    work: Box<dyn FnMut() -> Option<Answer>>,
+}
+
+/// One library at work.
+#[derive(Debug)]
+struct Driven {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -99,9 +104,9 @@ impl Library {
         command.args(urls).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().ok()?;
         let (input, output) = process.stdin.take().zip(process.stdout.take())?;
-        let mut peer =
-            Peer { name: self.name(), process, input, output: BufReader::new(output), line: line.to_owned() };
-        (peer.read()? == "ready").then_some(peer)
+        let output = BufReader::new(output);
+        let mut driven = Driven { process, input, output, line: line.to_owned() };
+        (driven.read()? == "ready").then(|| Peer { name: self.name(), work: Box::new(move || driven.work()) })
     }
 }
 
@@ -119,8 +124,20 @@ pub(crate) fn of(libraries: &[Library], urls: &[String], line: &str) -> Vec<Peer
 }
 
 impl Peer {
+    /// One that is no library: `work` gives what it took, or nothing where it cannot do it.
+    pub(crate) fn new(name: &'static str, mut work: impl FnMut() -> Option<f64> + 'static) -> Self {
+        let work = move || work().map(|value| Answer { value, jain: None, longest_wait_ms: None });
+        Self { name, work: Box::new(work) }
+    }
+
     /// Has it work; `None` when it cannot.
     pub(crate) fn work(&mut self) -> Option<Answer> {
+        (self.work)()
+    }
+}
+
+impl Driven {
+    fn work(&mut self) -> Option<Answer> {
         writeln!(self.input, "{}", self.line).ok()?;
         serde_json::from_str(&self.read()?).ok()
     }
@@ -132,7 +149,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for Driven {
     fn drop(&mut self) {
         // It may have ended by itself.
         drop(self.process.kill());

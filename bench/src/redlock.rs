@@ -14,10 +14,14 @@ fn urls(servers: &[RedisServer]) -> Vec<String> {
     servers.iter().map(RedisServer::url).collect()
 }
 
-fn locks(servers: &[RedisServer]) -> Locks {
+/// All of them as one backend.
+pub(crate) fn url(servers: &[RedisServer]) -> String {
     let nodes: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
-    let url = format!("redlock://{}?max_ttl=60s", nodes.join(","));
-    let url = format!("{url}&quarantine=off").parse().expect("the servers have a URL");
+    format!("redlock://{}?max_ttl=60s&quarantine=off", nodes.join(","))
+}
+
+fn locks(servers: &[RedisServer]) -> Locks {
+    let url = url(servers).parse().expect("the servers have a URL");
     Locks::new(RedlockBackend::from_url(&url, Clock::system()).expect("the URL names servers"))
 }
 

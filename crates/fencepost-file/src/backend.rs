@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -118,7 +119,7 @@ impl FileBackend {
     async fn claim(
         &self,
         hold: Hold,
-        paths: &Paths,
+        paths: &Arc<Paths>,
         request: &AcquireRequest,
         slot: &mut Option<Slot>,
     ) -> Result<Outcome> {
@@ -134,18 +135,18 @@ impl FileBackend {
         let (name, holder) = (request.name.clone(), request.holder);
         let line = HolderLine::new(name.clone(), token, holder, request.label.clone(), wall);
         match request.mode {
-            Mode::Exclusive => line.write(&hold.lock),
+            Mode::Exclusive => line.write(&hold.lock, hold.lock_length),
             Mode::Shared => {
                 self.slot(paths, request, slot)?.say(Some(token), wall);
                 // The name of the lock may be known from here alone.
-                if hold.lock.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-                    line.write(&hold.lock);
+                if hold.lock_length == 0 {
+                    line.write(&hold.lock, 0);
                 }
             }
         }
         let ttl = self.expires.then_some(request.ttl);
         let grant = Grant { name, holder, token, ttl, counted_from, slack: None };
-        let (directory, paths, clock) = (self.directory.clone(), paths.clone(), self.clock.clone());
+        let (directory, paths, clock) = (self.directory.clone(), Arc::clone(paths), self.clock.clone());
         let claim = FileClaim::new(hold, slot.take(), grant, directory, paths, clock);
         Ok(Outcome::Granted(Box::new(claim)))
     }
@@ -230,8 +231,7 @@ impl Backend for FileBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Box<dyn Claim>> {
-        self.directory.prepare()?;
-        let paths = self.directory.paths(&request.name);
+        let paths = Arc::new(self.directory.paths(&request.name));
         let give_up_at = request.wait.give_up_at(self.clock.now());
         let mut slot = None;
         loop {
@@ -263,7 +263,7 @@ impl Backend for FileBackend {
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
         let paths = self.directory.paths(name);
-        let Some((file, _)) = Directory::open_present(&paths.token)? else {
+        let Some(file) = Directory::open_present(&paths.token)? else {
             return Ok(Revoked::NotCurrent);
         };
         let revoke = || {

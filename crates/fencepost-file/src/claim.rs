@@ -15,15 +15,20 @@ use fencepost_core::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::directory::{Directory, FileId, Paths};
+use crate::directory::{Directory, Paths};
 use crate::hold::Hold;
 use crate::logbook::Writing;
 use crate::readers::Slot;
 use crate::record::{CHANGE_MOST, TokenRecord};
+use crate::stat::FileId;
 use crate::{news, revocation};
 
 /// How often a holder looks whether its files are still in place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// After so long a holder has the kernel tell of revocations; one that comes sooner is seen then. To have a watch closed delays the end of a
+/// process by milliseconds, since the kernel waits for all who might still use it, and most short commands have ended by then.
+const LISTEN_AFTER: Duration = Duration::from_millis(50);
 
 /// Why a lease is not held any more, if it is not.
 fn how_lost(paths: &Paths, token_id: FileId, token: FencingToken) -> Option<Error> {
@@ -44,7 +49,7 @@ pub(crate) struct FileClaim {
     token: Arc<OwnedFd>,
     token_id: FileId,
     directory: Directory,
-    paths: Paths,
+    paths: Arc<Paths>,
     clock: Clock,
 }
 
@@ -54,10 +59,10 @@ impl FileClaim {
         slot: Option<Slot>,
         grant: Grant,
         directory: Directory,
-        paths: Paths,
+        paths: Arc<Paths>,
         clock: Clock,
     ) -> Self {
-        let Hold { lock, token, token_id } = hold;
+        let Hold { lock, token, token_id, .. } = hold;
         Self {
             grant,
             slot: slot.map(|slot| Arc::new(slot.file.into())),
@@ -88,7 +93,7 @@ impl Claim for FileClaim {
         }
         let writing = Writing {
             directory: self.directory.clone(),
-            paths: self.paths.clone(),
+            paths: Arc::clone(&self.paths),
             clock: self.clock.clone(),
             grant: self.grant.clone(),
             token_id: self.token_id,
@@ -100,11 +105,15 @@ impl Claim for FileClaim {
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
-        let (directory, paths, clock) = (self.directory.clone(), self.paths.clone(), self.clock.clone());
+        let (directory, paths, clock) = (self.directory.clone(), Arc::clone(&self.paths), self.clock.clone());
         let (ours, token) = (self.token_id, self.grant.token);
         let look = move || how_lost(&paths, ours, token);
         Box::pin(async move {
-            let news = news::listen(directory.path(), &clock);
+            let mut news = news::join(directory.path());
+            if news.is_none() {
+                clock.sleep(LISTEN_AFTER).await;
+                news = news::listen(directory.path(), &clock);
+            }
             loop {
                 let mut next = clock.sleep(LOOK_EVERY);
                 let seen = poll_fn(|context| {

@@ -6,10 +6,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fencepost_core::{BackendUrl, Error, ErrorKind, LockName, Result};
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{OFlags, StatFs};
 use rustix::io::Errno;
+
+use crate::stat::Seen;
 
 /// File systems on which `flock` is emulated, or local to one client of many. The numbers are from `statfs(2)`.
 const SHARED_FILE_SYSTEMS: &[(u64, &str)] = &[
@@ -44,7 +47,7 @@ pub fn default_directory() -> Result<PathBuf> {
 
 /// A directory of lock files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Directory(PathBuf);
+pub(crate) struct Directory(Arc<Path>);
 
 /// The files of one lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,28 +56,6 @@ pub(crate) struct Paths {
     pub(crate) lock: PathBuf,
     /// The token record.
     pub(crate) token: PathBuf,
-}
-
-/// Which file it is, whatever its path leads to later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    fn new(stat: &Stat) -> Self {
-        Self { device: stat.st_dev, inode: stat.st_ino }
-    }
-
-    pub(crate) fn of(file: &File) -> Option<Self> {
-        rustix::fs::fstat(file).ok().map(|stat| Self::new(&stat))
-    }
-
-    /// Whether `path` leads to this file.
-    pub(crate) fn is_at(self, path: &Path) -> bool {
-        rustix::fs::lstat(path).is_ok_and(|stat| Self::new(&stat) == self)
-    }
 }
 
 impl Paths {
@@ -99,10 +80,10 @@ impl Directory {
     pub(crate) fn of(url: &BackendUrl) -> Result<Self> {
         let path = url.body().strip_prefix("//").map_or(url.body(), |rest| rest);
         if url.body().is_empty() {
-            return default_directory().map(Self);
+            return default_directory().map(|path| Self(path.into()));
         }
         if Path::new(path).is_absolute() {
-            return Ok(Self(PathBuf::from(path)));
+            return Ok(Self(Path::new(path).into()));
         }
         // A relative path would name another lock in every working directory.
         let absolute = std::path::absolute(path).unwrap_or_default();
@@ -121,14 +102,23 @@ impl Directory {
 
     /// Makes the directory where it is missing, for its owner alone, and refuses one that is not fit for locks.
     pub(crate) fn prepare(&self) -> Result<()> {
-        let system = match rustix::fs::statfs(&self.0) {
+        let system = match rustix::fs::statfs(&*self.0) {
             Err(Errno::NOENT) => {
                 let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
                 made.map_err(|error| failure("make the directory of the locks", &self.0, error))?;
-                rustix::fs::statfs(&self.0)
+                rustix::fs::statfs(&*self.0)
             }
             system => system,
         };
+        self.refuse_shared(system)
+    }
+
+    /// The same for a file of the directory that is about to be locked.
+    pub(crate) fn refuse_unfit(&self, file: &File) -> Result<()> {
+        self.refuse_shared(rustix::fs::fstatfs(file))
+    }
+
+    fn refuse_shared(&self, system: rustix::io::Result<StatFs>) -> Result<()> {
         let system =
             system.map_err(|error| failure("look at the directory of the locks", &self.0, error.into()))?;
         match shared_file_system(u64::try_from(system.f_type).unwrap_or_default()) {
@@ -145,18 +135,21 @@ impl Directory {
 
     /// Opens a file of the directory for reading and writing, and makes it where it is missing.
     pub(crate) fn open(&self, path: &Path) -> Result<File> {
-        self.open_known(path).map(|(file, _)| file)
+        let file = self.open_any(path)?;
+        regular(&file, path)?;
+        Ok(file)
     }
 
-    /// The same, with which file it is.
-    pub(crate) fn open_known(&self, path: &Path) -> Result<(File, FileId)> {
+    /// The same for a file that is to be looked at by [`regular`] later.
+    pub(crate) fn open_any(&self, path: &Path) -> Result<File> {
         loop {
             // Without O_CREAT first: in a sticky shared directory the kernel refuses O_CREAT on another user's file.
-            if let Some(known) = Self::open_present(path)? {
-                return Ok(known);
+            if let Some(file) = present(path)? {
+                return Ok(file);
             }
+            self.prepare()?;
             match options().create_new(true).mode(0o600).open(path) {
-                Ok(file) => return regular(self.share(file, path)?, path),
+                Ok(file) => return self.share(file, path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failure("make the lock's file", path, error)),
             }
@@ -164,12 +157,10 @@ impl Directory {
     }
 
     /// Opens a file for reading and writing, if it is there.
-    pub(crate) fn open_present(path: &Path) -> Result<Option<(File, FileId)>> {
-        match options().open(path) {
-            Ok(file) => regular(file, path).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failure("open the lock's file", path, error)),
-        }
+    pub(crate) fn open_present(path: &Path) -> Result<Option<File>> {
+        let Some(file) = present(path)? else { return Ok(None) };
+        regular(&file, path)?;
+        Ok(Some(file))
     }
 
     /// Puts `content` in the place of `path`: it is on the disk before the name leads to it, and the name is when this returns. Only
@@ -231,17 +222,24 @@ fn options() -> std::fs::OpenOptions {
     options
 }
 
-fn regular(file: File, path: &Path) -> Result<(File, FileId)> {
-    match rustix::fs::fstat(&file) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-            Ok((file, FileId::new(&stat)))
-        }
+fn present(path: &Path) -> Result<Option<File>> {
+    match options().open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failure("open the lock's file", path, error)),
+    }
+}
+
+/// What an open file is like, which must be a regular one.
+pub(crate) fn regular(file: &File, path: &Path) -> Result<Seen> {
+    match Seen::of(file) {
+        Ok(seen) if seen.is_regular => Ok(seen),
         Ok(_) => {
             let what = format!("{} is not a regular file", path.display());
             Err(Error::new(ErrorKind::Unavailable, "open the lock's file", what)
                 .hint("move it out of the way"))
         }
-        Err(error) => Err(failure("open the lock's file", path, error.into())),
+        Err(error) => Err(failure("open the lock's file", path, error)),
     }
 }
 
@@ -270,10 +268,13 @@ mod tests {
 
     #[test]
     fn network_file_systems_are_refused() {
-        let directory = Directory(PathBuf::from("/mnt/shared"));
+        let directory = Directory(Path::new("/mnt/shared").into());
+        let mut system = rustix::fs::statfs("/proc").unwrap();
+        directory.refuse_shared(Ok(system)).unwrap();
         for (number, name) in [(0x6969, "NFS"), (0xffff_ffff_ff53_4d42, "CIFS"), (0x6573_5546, "FUSE")] {
             assert_eq!(shared_file_system(number), Some(name));
-            let error = directory.refusal(name);
+            system.f_type = number.cast_signed();
+            let error = directory.refuse_shared(Ok(system)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(name) && error.advice().is_some(), "{error}");
         }

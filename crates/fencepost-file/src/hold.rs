@@ -12,15 +12,18 @@ use fencepost_core::{Mode, Result};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::directory::{Directory, FileId, Paths, failure};
+use crate::directory::{Directory, Paths, failure, regular};
 use crate::range::{self, Access, Blocking};
 use crate::readers;
+use crate::stat::FileId;
 
 /// Both kernel locks of one lock.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// The lock file.
     pub(crate) lock: File,
+    /// How long it is.
+    pub(crate) lock_length: u64,
     /// The token record.
     pub(crate) token: File,
     /// Which file the token record is.
@@ -31,8 +34,11 @@ impl Hold {
     /// Takes both locks if nobody has them, or else only such as share them, too. A reader goes behind those who wait to have the
     /// lock alone.
     pub(crate) fn attempt(directory: &Directory, paths: &Paths, mode: Mode) -> Result<Option<Self>> {
-        if mode == Mode::Shared && !readers::is_gate_open(paths)? {
-            return Ok(None);
+        if mode == Mode::Shared {
+            directory.prepare()?;
+            if !readers::is_gate_open(paths)? {
+                return Ok(None);
+            }
         }
         Self::take(directory, paths, mode, Blocking::No)
     }
@@ -55,17 +61,20 @@ impl Hold {
             Mode::Shared => Access::Read,
         };
         loop {
-            let (lock, lock_id) = directory.open_known(&paths.lock)?;
+            let lock = directory.open_any(&paths.lock)?;
+            directory.refuse_unfit(&lock)?;
             if !taken(&paths.lock, || queue_on(&lock, mode, blocking))? {
                 return Ok(None);
             }
-            let (token, token_id) = directory.open_known(&paths.token)?;
+            let token = directory.open_any(&paths.token)?;
             if !taken(&paths.token, || range::lock(&token, access, range::WHOLE, blocking))? {
                 return Ok(None);
             }
-            // A file that was replaced while we waited is no lock any more: others will open the new one.
-            if lock_id.is_at(&paths.lock) && token_id.is_at(&paths.token) {
-                return Ok(Some(Self { lock, token, token_id }));
+            // A file that was replaced while we waited is no lock any more: others will open the new one. Those who queue on
+            // another lock file than ours are kept out by the token record, so that it is enough to see that ours was not removed.
+            let (lock_seen, token_id) = (regular(&lock, &paths.lock)?, regular(&token, &paths.token)?.id);
+            if lock_seen.is_linked && token_id.is_at(&paths.token) {
+                return Ok(Some(Self { lock, lock_length: lock_seen.length, token, token_id }));
             }
         }
     }

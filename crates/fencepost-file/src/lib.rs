@@ -4,6 +4,7 @@
 //! - `backend`, `claim`: the two traits
 //! - `directory`: which directory, who may use it, opening what is in it
 //! - `hold`: the two kernel locks that make one hold; `queue`: waiting for them on a thread
+//! - `stat`: which file it is
 //! - `range`: kernel locks on ranges of a file; `readers`: who shares a lock, and the gate before them
 //! - `record`: the token record and the line that names the holder; `table`: the kernel's table of locks
 //! - `logbook`: what holders leave for those to come; `revocation`: whose leases are taken away
@@ -28,6 +29,7 @@ mod readers;
 mod record;
 mod revocation;
 mod signals;
+mod stat;
 mod table;
 
 pub use backend::{FileBackend, PROFILE};

@@ -13,9 +13,10 @@ use fencepost_core::{Clock, Error, ErrorKind, Grant, LossReason, Moment, Result,
 use futures_channel::oneshot;
 use rustix::io::Errno;
 
-use crate::directory::{Directory, FileId, Paths, failure};
+use crate::directory::{Directory, Paths, failure};
 use crate::record::{TokenRecord, exclusively, open_carefully};
 use crate::revocation;
+use crate::stat::FileId;
 
 const WRITE: &str = "write the logbook";
 
@@ -32,7 +33,7 @@ pub(crate) fn read(paths: &Paths) -> Result<Option<Vec<u8>>> {
 /// One replacement of the content, for the holder of a lease.
 pub(crate) struct Writing {
     pub(crate) directory: Directory,
-    pub(crate) paths: Paths,
+    pub(crate) paths: Arc<Paths>,
     pub(crate) clock: Clock,
     pub(crate) grant: Grant,
     pub(crate) token_id: FileId,

@@ -52,15 +52,24 @@ pub(crate) fn listen(directory: &Path, clock: &Clock) -> Option<Listening> {
         clock.serve(serve(watch, directory.to_owned(), Arc::clone(&news)));
         news
     };
-    let id = {
-        let mut listeners = lock(&news.0);
-        listeners.next_id += 1;
-        listeners.next_id
-    };
-    Some(Listening { news, id })
+    Some(Listening::to(news))
+}
+
+/// The same where this process has a watch already.
+pub(crate) fn join(directory: &Path) -> Option<Listening> {
+    lock(&NEWS).get(directory).map(|news| Listening::to(Arc::clone(news)))
 }
 
 impl Listening {
+    fn to(news: Arc<News>) -> Self {
+        let id = {
+            let mut listeners = lock(&news.0);
+            listeners.next_id += 1;
+            listeners.next_id
+        };
+        Self { news, id }
+    }
+
     /// Has `context` woken by the next news.
     pub(crate) fn wake(&self, context: &Context<'_>) {
         lock(&self.news.0).wakers.insert(self.id, context.waker().clone());

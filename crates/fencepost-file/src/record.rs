@@ -14,6 +14,8 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::stat::Seen;
+
 const SLOT: usize = 64;
 const MAGIC: [u8; 4] = *b"FPT1";
 
@@ -141,7 +143,7 @@ pub(crate) const CHANGE_MOST: Duration = Duration::from_secs(30);
 /// Opens a regular file for a look.
 pub(crate) fn open_carefully(path: &Path) -> Option<File> {
     let file = File::options().read(true).custom_flags(CAREFULLY).open(path).ok()?;
-    file.metadata().is_ok_and(|metadata| metadata.is_file()).then_some(file)
+    Seen::of(&file).is_ok_and(|seen| seen.is_regular).then_some(file)
 }
 
 /// Neither following a link nor waiting for the other end of a pipe.
@@ -191,12 +193,12 @@ impl HolderLine {
         Some(line)
     }
 
-    /// Writes the line. It is for people, so a full disk does not keep anybody from the lock.
-    pub(crate) fn write(&self, file: &File) {
+    /// Writes the line into a file of `length`. It is for people, so a full disk does not keep anybody from the lock.
+    pub(crate) fn write(&self, file: &File, length: u64) {
         let Ok(mut line) = serde_json::to_vec(self) else { return };
         // To make the file shorter takes longer than to fill the rest of it with blanks.
-        let length = file.metadata().map_or(0, |metadata| metadata.len()).min(LONGEST_LINE);
-        line.resize(line.len().max(usize::try_from(length).unwrap_or_default().saturating_sub(1)), b' ');
+        let length = usize::try_from(length.min(LONGEST_LINE)).unwrap_or_default();
+        line.resize(line.len().max(length.saturating_sub(1)), b' ');
         line.push(b'\n');
         let _ = file.write_all_at(&line, 0);
     }
@@ -235,7 +237,8 @@ mod tests {
         let file = File::options().create_new(true).write(true).open(&path).unwrap();
         for label in ["a label of some length", "short", "", "a label of some more length"] {
             let (name, holder) = ("a".parse().unwrap(), HolderId::from_bytes([1; 16]));
-            HolderLine::new(name, 1.try_into().unwrap(), holder, label.to_owned(), 5).write(&file);
+            let line = HolderLine::new(name, 1.try_into().unwrap(), holder, label.to_owned(), 5);
+            line.write(&file, file.metadata().unwrap().len());
             assert_eq!(HolderLine::read(&path).unwrap().label, label);
             let text = std::fs::read_to_string(&path).unwrap();
             assert!(text.ends_with('\n') && text.lines().count() == 1, "{text:?}");

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use fencepost_advisor::{Answers, Choice, Question};
 
-/// What `advise` is told.
+// What `advise` is told.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
 pub(crate) struct Advise {

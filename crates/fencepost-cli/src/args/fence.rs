@@ -64,7 +64,7 @@ impl FenceCommand {
 
 const FROM_RUN: &str = "Under `fencepost run`, LOCK, TOKEN and --holder are those of the run where they are left out; a LOCK of another run needs its TOKEN.";
 
-/// What is shown to a fence.
+// What is shown to a fence.
 #[derive(Args, Debug)]
 pub(crate) struct Stamped {
     /// The fence: file:/directory, redis://host:6379/0, postgres://user@host/database,

@@ -55,7 +55,8 @@ impl Guardian {
             let what = "/proc is missing, or that of another pid namespace, and does not show the command's processes";
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
-        let bystanders = tree::children(rustix::process::getpid());
+        let bystanders =
+            if tree::has_children() { tree::children(rustix::process::getpid()) } else { Vec::new() };
         let (ours, theirs) = Channel::pair()?;
         match fork::fork()? {
             None => {

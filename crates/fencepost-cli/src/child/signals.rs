@@ -3,7 +3,8 @@
 //! No handler is installed, so an ignored signal stays ignored for the command (`nohup` works), and whatever arrives
 //! before the command exists stays pending and is passed on afterwards.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -111,9 +112,13 @@ fn bit(signal: Signal) -> u64 {
     1 << (signal as i32 - 1)
 }
 
+/// Room for the whole of a process's status: the kernel makes it anew for every read of a part.
+const STATUS: usize = 4096;
+
 /// The signals that this process ignores, a bit each.
 fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut status = String::with_capacity(STATUS);
+    let _ = File::open("/proc/self/status").and_then(|mut file| file.read_to_string(&mut status));
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

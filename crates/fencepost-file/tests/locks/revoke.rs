@@ -7,7 +7,7 @@ use fencepost_core::{Clock, ErrorKind, FencingToken, Lease, LossReason, Revoked,
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::child::{Process, say, wait_for_the_end};
-use super::{LIMIT, files, locks};
+use super::{LIMIT, files, locks, pass, until};
 
 fn acquire(directory: &Path) -> Lease {
     block_on(locks(directory).lock("orders").unwrap().wait(LIMIT).acquire()).unwrap()
@@ -131,4 +131,26 @@ fn stopped_holder_keeps_the_lock_and_hears_of_it_when_it_goes_on() {
     let next = acquire(directory.path());
     assert!(next.token().get() > token);
     next.check().unwrap();
+}
+
+/// How many watches of files this process has.
+fn watches() -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    links.filter(|link| link.as_os_str() == "anon_inode:inotify").count()
+}
+
+#[test]
+fn short_lease_has_the_kernel_watch_nothing() {
+    let watched_in = |hold: &dyn Fn(usize)| {
+        let directory = tempfile::tempdir().unwrap();
+        let before = watches();
+        let lease = acquire(directory.path());
+        hold(before);
+        block_on(lease.release()).unwrap();
+        watches() > before
+    };
+    // This process may be held up for longer than what is short.
+    assert!((0..10).any(|_| !watched_in(&|_| pass(Duration::from_millis(10)))));
+    assert!(watched_in(&|before| until("a lease that stays is watched for", || watches() > before)));
 }
