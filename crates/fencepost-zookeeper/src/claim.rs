@@ -8,14 +8,14 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use crate::connection::Connection;
+use crate::connection::{Broken, Connection};
 use crate::logbook;
 use crate::nodes::Place;
 use crate::offset;
-use crate::protocol::{Code, Request};
+use crate::protocol::{Answer, Code, Request};
 use crate::queue::erase_behind;
 use crate::record::{LockRecord, Rest};
-use crate::session::{fine, garbled, gone, lost_touch, refused};
+use crate::session::{Behind, fine, garbled, gone, lost_touch, refused};
 use crate::trace::Trace;
 
 /// A lock that is held. Dropped without a release it is given back in the background.
@@ -113,15 +113,8 @@ impl Claim for ZooKeeperClaim {
                 Err(error) if session.has_ended() => return Err(error.during("release the lock")),
                 Err(_) => continue,
             };
-            match release(&connection, trace.lock(), &self.node, self.rest.as_ref(), session.clock()).await {
-                Ok(true) => {
-                    // Whoever held it alone had nobody before it.
-                    let place = Place::of(&self.node).filter(|place| place.mode == Mode::Exclusive);
-                    if let Some(place) = place {
-                        session.pass(trace.lock(), self.lock_made_by, place.number());
-                    }
-                    break;
-                }
+            match leave(&connection, trace, &self.node, self.rest.as_ref(), self.lock_made_by).await {
+                Ok(true) => break,
                 // Our own release, sent once more after its answer was lost.
                 Ok(false) if was_sent => break,
                 Ok(false) => {
@@ -134,6 +127,59 @@ impl Claim for ZooKeeperClaim {
         }
         self.trace = None;
         Ok(())
+    }
+}
+
+/// Leaves the place of a lease. Whether it was there.
+///
+/// # Cancel safety
+/// As [`release`].
+async fn leave(
+    connection: &Connection,
+    trace: &Trace,
+    node: &str,
+    rest: Option<&Rest>,
+    lock_made_by: i64,
+) -> Result<bool> {
+    let session = &trace.used.session;
+    let rest = rest.filter(|rest| rest.until_micros > session.clock().wall_micros());
+    // Whoever held it alone had nobody before it.
+    let alone = Place::of(node).filter(|place| place.mode == Mode::Exclusive);
+    let path = trace.path(node);
+    let next = if alone.is_some() && rest.is_none() { session.next_behind(&path) } else { None };
+    let was_there = match next {
+        Some(next) => leave_to(connection, &path, next).await?,
+        None => release(connection, trace.lock(), node, rest, session.clock()).await?,
+    };
+    if let Some(place) = alone.filter(|_| was_there) {
+        session.pass(trace.lock(), lock_made_by, place.number());
+    }
+    Ok(was_there)
+}
+
+/// Leaves a place that had nobody before it, and tells whoever of this session stands right behind it what is seen of its own place
+/// afterwards: it is the first one by then, if it is still there. Whoever is told nothing looks.
+async fn leave_to(connection: &Connection, path: &str, next: Behind) -> Result<bool> {
+    let (left, asked) = {
+        let mut batch = connection.batch();
+        (batch.call(&Request::delete(path, -1)), batch.call(&Request::data(&next.path, false)))
+    };
+    let was_there = was_there(left.await)?;
+    if let Ok(answer) = asked.await
+        && was_there
+        && answer.code == Code::OK
+    {
+        next.tell(answer.seen);
+    }
+    Ok(was_there)
+}
+
+/// Whether what was to be deleted was there.
+fn was_there(answer: Result<Answer, Broken>) -> Result<bool> {
+    match answer.map_err(|broken| lost_touch(&broken))?.code {
+        Code::OK => Ok(true),
+        Code::NO_NODE => Ok(false),
+        code => Err(refused(code)),
     }
 }
 
@@ -150,12 +196,7 @@ pub(crate) async fn release(
 ) -> Result<bool> {
     let path = format!("{lock}/{node}");
     let Some(rest) = rest.filter(|rest| rest.until_micros > clock.wall_micros()) else {
-        let answer = connection.call(&Request::delete(&path, -1)).await;
-        return match answer.map_err(|broken| lost_touch(&broken))?.code {
-            Code::OK => Ok(true),
-            Code::NO_NODE => Ok(false),
-            code => Err(refused(code)),
-        };
+        return was_there(connection.call(&Request::delete(&path, -1)).await);
     };
     loop {
         let answer = fine(connection.call(&Request::data(lock, false)).await)?;

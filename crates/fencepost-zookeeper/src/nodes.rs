@@ -71,7 +71,7 @@ impl Place {
     }
 
     /// Whether it goes with another one, so that both may hold the lock at once.
-    fn goes_with(&self, other: &Self) -> bool {
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
         (self.mode, other.mode) == (Mode::Shared, Mode::Shared)
     }
 }

@@ -5,6 +5,7 @@
 //! heartbeat counts on the next one.
 
 mod calm;
+mod crowd;
 mod held;
 mod keeping;
 
@@ -25,6 +26,8 @@ use crate::protocol::{Answer, Code, Hello};
 use crate::signals::Onlooker;
 
 use calm::Calm;
+use crowd::Crowd;
+pub(crate) use crowd::{Behind, Presence};
 pub(crate) use held::Held;
 pub(crate) use keeping::heartbeat;
 
@@ -71,6 +74,7 @@ struct State {
     /// The locks whose records are watched over, and how often that was begun.
     calm: HashMap<String, Calm>,
     vigils: u64,
+    crowd: Crowd,
     wakers: Vec<Waker>,
 }
 
@@ -259,6 +263,11 @@ impl Session {
         heard
     }
 
+    /// There is no node at `path`, and so no watch over it: whoever has listened there was told, or will find that out as well.
+    pub(crate) fn forget(&self, path: &str) {
+        self.state().listeners.remove(path);
+    }
+
     /// Has `onlooker` hear of whatever this connection tells of, as long as it lasts.
     pub(crate) fn look_on(&self, connection: &Connection, onlooker: Onlooker) {
         let mut state = self.state();
@@ -308,6 +317,7 @@ impl State {
     fn forget_watches(&mut self) {
         self.listeners.clear();
         self.calm.clear();
+        self.call_all_behind();
         self.onlooker = None;
     }
 

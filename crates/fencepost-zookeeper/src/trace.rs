@@ -10,17 +10,19 @@ use fencepost_core::{ErrorKind, Result};
 use crate::connection::{Call, Connection};
 use crate::nodes;
 use crate::protocol::{Code, Request, Stat};
-use crate::session::{Use, fine, garbled, lost_touch, refused};
+use crate::session::{Presence, Use, fine, garbled, lost_touch, refused};
 
 /// The pause before the ensemble is asked again for what it has refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A place that was made.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Stand {
     /// The name of the node, without that of the lock.
     pub(crate) node: String,
     pub(crate) stat: Stat,
+    /// What those of this session go by who stand behind it.
+    _presence: Presence,
 }
 
 /// What one attempt has left in one session.
@@ -91,7 +93,7 @@ impl Trace {
                 if answer.code == Code::OK {
                     let (path, stat) = answer.made().map_err(garbled)?;
                     let node = path.rsplit('/').next().unwrap_or_default().to_owned();
-                    self.stand = Some(Stand { node, stat });
+                    self.stand = Some(self.there(node, stat));
                 }
                 Ok(Some(answer.code))
             }
@@ -100,6 +102,11 @@ impl Trace {
                 Err(lost_touch(&broken))
             }
         }
+    }
+
+    fn there(&self, node: String, stat: Stat) -> Stand {
+        let presence = self.used.session.enter(self.path(&node));
+        Stand { node, stat, _presence: presence }
     }
 
     /// Looks for a place that was made without our hearing of it. Of several, the first one is kept.
@@ -137,7 +144,7 @@ impl Trace {
                 continue;
             }
             if found.is_none() {
-                found = Some(Stand { node: place.node.clone(), stat });
+                found = Some(self.there(place.node.clone(), stat));
             } else {
                 fine(connection.call(&Request::delete(&path, -1)).await)?;
             }

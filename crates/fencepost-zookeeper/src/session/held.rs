@@ -40,7 +40,7 @@ async fn delete(session: Session, path: String) {
         let Ok(connection) = session.connection().await else { continue };
         let Ok(answer) = connection.call(&Request::delete(&path, -1)).await else { continue };
         if matches!(answer.code, Code::OK | Code::NO_NODE) {
-            return;
+            return session.call_behind(&path);
         }
         session.heed(&answer);
         session.clock().sleep(REFUSED_PAUSE).await;
@@ -131,6 +131,7 @@ impl Session {
     /// The node of a lease is gone. Its holder is told, and why, where that can be found out quickly.
     pub(super) fn lose(&self, path: &str) {
         let Some(held) = self.state().held.remove(path) else { return };
+        self.call_behind(path);
         let Some((lock, node)) = path.rsplit_once('/') else { return held.lose(&gone(None)) };
         let (session, lock, node) = (self.clone(), lock.to_owned(), node.to_owned());
         self.clock().serve(async move {

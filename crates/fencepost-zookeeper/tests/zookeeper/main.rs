@@ -3,6 +3,7 @@
 
 mod between;
 mod calm;
+mod crowd;
 mod ensemble;
 mod examining;
 mod giving_back;
