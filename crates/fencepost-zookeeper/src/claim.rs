@@ -1,5 +1,7 @@
 //! A lease: the first place in the queue of a lock.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fencepost_core::{
     Claim, Descriptor, Error, ErrorKind, Grant, Handover, LockName, LossReason, Mode, Renewal, Result,
@@ -10,7 +12,7 @@ use futures_util::future::{BoxFuture, Shared};
 
 use crate::connection::{Broken, Connection};
 use crate::logbook;
-use crate::nodes::Place;
+use crate::nodes::{self, Place};
 use crate::offset;
 use crate::protocol::{Answer, Code, Request};
 use crate::queue::erase_behind;
@@ -24,7 +26,7 @@ pub(crate) struct ZooKeeperClaim {
     /// What is in the queue; nothing once it was released.
     trace: Option<Trace>,
     grant: Grant,
-    node: String,
+    path: Arc<str>,
     made_by: i64,
     gone: Shared<oneshot::Receiver<Error>>,
     rest: Option<Rest>,
@@ -40,16 +42,21 @@ impl ZooKeeperClaim {
         rest: Option<Rest>,
         lock_made_by: i64,
     ) -> Self {
-        let (node, made_by) =
-            trace.stand.as_ref().map(|stand| (stand.node.clone(), stand.stat.made_by)).unwrap_or_default();
-        Self { trace: Some(trace), grant, node, made_by, gone: gone.shared(), rest, lock_made_by }
+        let stand = trace.stand.as_ref();
+        let (path, made_by) =
+            stand.map(|stand| (Arc::clone(stand.path()), stand.stat.made_by)).unwrap_or_default();
+        Self { trace: Some(trace), grant, path, made_by, gone: gone.shared(), rest, lock_made_by }
+    }
+
+    fn node(&self) -> &str {
+        nodes::node_of(&self.path)
     }
 }
 
 impl Drop for ZooKeeperClaim {
     fn drop(&mut self) {
         if let Some(trace) = self.trace.take() {
-            trace.used.session.let_go(&trace.path(&self.node));
+            trace.used.session.let_go(&self.path);
             erase_behind(trace);
         }
     }
@@ -63,7 +70,7 @@ impl Claim for ZooKeeperClaim {
 
     async fn renew(&mut self) -> Result<Renewal> {
         let Some(trace) = &self.trace else { return Err(gone(None)) };
-        match trace.used.session.renewed(&trace.path(&self.node)).await {
+        match trace.used.session.renewed(&self.path).await {
             // Why, is said in a moment.
             Err(error) if error.kind() == ErrorKind::Lost => Err(self.gone.clone().await.unwrap_or(error)),
             outcome => outcome,
@@ -72,11 +79,11 @@ impl Claim for ZooKeeperClaim {
 
     async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
         let Some(trace) = &self.trace else { return Err(gone(None)) };
-        if Place::of(&self.node).is_none_or(|place| place.mode == Mode::Shared) {
+        if Place::of(self.node()).is_none_or(|place| place.mode == Mode::Shared) {
             let what = "who shares the lock writes none";
             return Err(Error::new(ErrorKind::InvalidArgument, "write the logbook", what));
         }
-        logbook::write(&trace.used.session, trace.lock(), &self.node, content).await
+        logbook::write(&trace.used.session, trace.lock(), self.node(), content).await
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
@@ -96,7 +103,7 @@ impl Claim for ZooKeeperClaim {
 
     fn handover(&self) -> Option<Handover> {
         let Grant { name, holder, token, .. } = self.grant.clone();
-        let detail = Detail { node: self.node.clone(), made_by: self.made_by };
+        let detail = Detail { node: self.node().to_owned(), made_by: self.made_by };
         Some(Handover { lock: name, holder, token, detail: Some(detail.text(token.get())) })
     }
 
@@ -105,7 +112,7 @@ impl Claim for ZooKeeperClaim {
     async fn release(mut self: Box<Self>) -> Result<()> {
         let Some(trace) = &mut self.trace else { return Err(gone(None)) };
         let session = trace.used.session.clone();
-        session.let_go(&trace.path(&self.node));
+        session.let_go(&self.path);
         let mut was_sent = false;
         loop {
             let connection = match session.connection().await {
@@ -113,7 +120,7 @@ impl Claim for ZooKeeperClaim {
                 Err(error) if session.has_ended() => return Err(error.during("release the lock")),
                 Err(_) => continue,
             };
-            match leave(&connection, trace, &self.node, self.rest.as_ref(), self.lock_made_by).await {
+            match leave(&connection, trace, &self.path, self.rest.as_ref(), self.lock_made_by).await {
                 Ok(true) => break,
                 // Our own release, sent once more after its answer was lost.
                 Ok(false) if was_sent => break,
@@ -137,19 +144,18 @@ impl Claim for ZooKeeperClaim {
 async fn leave(
     connection: &Connection,
     trace: &Trace,
-    node: &str,
+    path: &str,
     rest: Option<&Rest>,
     lock_made_by: i64,
 ) -> Result<bool> {
     let session = &trace.used.session;
     let rest = rest.filter(|rest| rest.until_micros > session.clock().wall_micros());
     // Whoever held it alone had nobody before it.
-    let alone = Place::of(node).filter(|place| place.mode == Mode::Exclusive);
-    let path = trace.path(node);
-    let next = if alone.is_some() && rest.is_none() { session.next_behind(&path) } else { None };
+    let alone = Place::of(nodes::node_of(path)).filter(|place| place.mode == Mode::Exclusive);
+    let next = if alone.is_some() && rest.is_none() { session.next_behind(path) } else { None };
     let was_there = match next {
-        Some(next) => leave_to(connection, &path, next).await?,
-        None => release(connection, trace.lock(), node, rest, session.clock()).await?,
+        Some(next) => leave_to(connection, path, next).await?,
+        None => release(connection, trace.lock(), nodes::node_of(path), rest, session.clock()).await?,
     };
     if let Some(place) = alone.filter(|_| was_there) {
         session.pass(trace.lock(), lock_made_by, place.number());
@@ -256,5 +262,5 @@ impl Detail {
 pub fn lease_node(lock: &LockName, handover: &Handover) -> Option<String> {
     let detail = handover.detail.as_deref()?;
     let (node, _) = detail.split_once(' ')?;
-    Some(format!("{}/{node}", crate::nodes::lock("", lock)))
+    Some(format!("{}/{node}", nodes::lock("", lock)))
 }

@@ -4,6 +4,7 @@
 //! them, or all who share the lock then. Invariant: a place is never made while an earlier one of the same attempt may be there, and a lease
 //! is handed out only with a term that the session's heartbeats have proved.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::{
@@ -227,7 +228,7 @@ impl<'a> Attempt<'a> {
     /// sent at once.
     async fn make(&mut self, connection: &Connection, lock: Option<&LockRecord>) -> Result<Option<Seen>> {
         let access = self.ensemble.endpoint().access;
-        let stem = self.trace.stem();
+        let stem = self.trace.stem().to_owned();
         let record = self.place_record(None).bytes();
         let path = self.trace.lock().to_owned();
         let is_quiet = lock.is_none() && self.trace.used.session.is_quiet(connection, &path);
@@ -259,7 +260,7 @@ impl<'a> Attempt<'a> {
     /// What a look would show of those before the place, where that is known since it was made.
     fn seen_at_once(&self, connection: &Connection) -> Option<Seen> {
         let stand = self.trace.stand.as_ref()?;
-        let place = Place::of(&stand.node)?;
+        let place = Place::of(stand.node())?;
         let (known, before) = self.trace.used.session.followed(connection, self.trace.lock(), &place)?;
         let queue: Vec<Place> = before.into_iter().chain([place]).collect();
         (!nodes::is_used_up(&queue)).then(|| known.seen_with(queue, stand.stat.made_by))
@@ -273,7 +274,7 @@ impl<'a> Attempt<'a> {
 
     fn position<'s>(&self, seen: &'s Seen) -> Position<'s> {
         let own = self.trace.stand.as_ref();
-        let index = own.and_then(|own| seen.queue.iter().position(|place| place.node == own.node));
+        let index = own.and_then(|own| seen.queue.iter().position(|place| place.node == own.node()));
         let Some(index) = index else { return Position::Nowhere };
         nodes::in_the_way_of(&seen.queue, index).map_or(Position::Free, Position::Behind)
     }
@@ -285,8 +286,8 @@ impl<'a> Attempt<'a> {
             return Err(contended("somebody else holds it"));
         }
         let path = self.trace.path(&place.node);
-        let own = self.trace.stand.as_ref().map(|own| self.trace.path(&own.node)).unwrap_or_default();
-        if let Some(told) = self.trace.used.session.stand_behind(connection, &path, own) {
+        let own = self.trace.stand.as_ref().map(|own| Arc::clone(own.path()));
+        if let Some(told) = own.and_then(|own| self.trace.used.session.stand_behind(connection, &path, own)) {
             let told = self.in_time(told).await?;
             return Ok(told.ok().and_then(|last| self.first(connection, last)));
         }
@@ -317,7 +318,7 @@ impl<'a> Attempt<'a> {
 
     /// What a look would show of the place, before which there was nobody when the server had seen the transaction `last`.
     fn first(&self, connection: &Connection, last: i64) -> Option<Seen> {
-        let place = Place::of(&self.trace.stand.as_ref()?.node)?;
+        let place = Place::of(self.trace.stand.as_ref()?.node())?;
         let known = self.trace.used.session.known(connection, self.trace.lock())?;
         Some(known.seen_with(vec![place], last))
     }
@@ -334,7 +335,7 @@ impl<'a> Attempt<'a> {
             return self.wait_for_a_term(session).await.map(|()| None);
         };
         let Some(stand) = &self.trace.stand else { return Ok(None) };
-        let (path, made_by) = (self.trace.path(&stand.node), stand.stat.made_by);
+        let (path, made_by) = (Arc::clone(stand.path()), stand.stat.made_by);
         let Some(token) = self.token(connection, seen, &path, made_by).await? else { return Ok(None) };
         let Renewal { ttl, counted_from } = term;
         let (name, holder) = (self.request.name.clone(), self.request.holder);
@@ -376,7 +377,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The claim takes over what the attempt has left in the queue.
-    fn claim(&mut self, grant: Grant, path: String, lock_made_by: i64) -> Option<ZooKeeperClaim> {
+    fn claim(&mut self, grant: Grant, path: Arc<str>, lock_made_by: i64) -> Option<ZooKeeperClaim> {
         let granted = Granted { token: grant.token, at_micros: self.granted_at_micros() };
         let (lost, gone) = futures_channel::oneshot::channel();
         let held =
@@ -448,7 +449,8 @@ pub(crate) fn erase_behind(mut trace: Trace) {
 
 fn trace(ensemble: &Ensemble, request: &AcquireRequest) -> Trace {
     let lock = nodes::lock(&ensemble.endpoint().chroot, &request.name);
-    Trace::new(ensemble.session(request.ttl), lock, nodes::stem(request.holder, request.mode))
+    let stem = nodes::stem(request.holder, request.mode);
+    Trace::new(ensemble.session(request.ttl), format!("{lock}/{stem}"))
 }
 
 /// A node that was made, or was there.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use futures_channel::oneshot;
 
@@ -13,13 +14,13 @@ use crate::connection::Connection;
 use crate::nodes::Place;
 
 /// By the path of each place of the session, who stands right behind it.
-pub(super) type Crowd = HashMap<String, Vec<Behind>>;
+pub(super) type Crowd = HashMap<Arc<str>, Vec<Behind>>;
 
 /// Somebody who stands right behind a place.
 #[derive(Debug)]
 pub(crate) struct Behind {
     /// Its own place.
-    pub(crate) path: String,
+    pub(crate) path: Arc<str>,
     told: oneshot::Sender<i64>,
 }
 
@@ -38,7 +39,14 @@ impl Behind {
 /// A place is there, as far as is known, as long as this is.
 pub(crate) struct Presence {
     session: Session,
-    path: String,
+    path: Arc<str>,
+}
+
+impl Presence {
+    /// Where the place is.
+    pub(crate) fn path(&self) -> &Arc<str> {
+        &self.path
+    }
 }
 
 impl fmt::Debug for Presence {
@@ -57,8 +65,9 @@ impl Drop for Presence {
 
 impl Session {
     /// Notes a place of the session.
-    pub(crate) fn enter(&self, path: String) -> Presence {
-        self.state().crowd.entry(path.clone()).or_default();
+    pub(crate) fn enter(&self, path: &str) -> Presence {
+        let path: Arc<str> = path.into();
+        self.state().crowd.entry(Arc::clone(&path)).or_default();
         Presence { session: self.clone(), path }
     }
 
@@ -68,7 +77,7 @@ impl Session {
         &self,
         connection: &Connection,
         path: &str,
-        own: String,
+        own: Arc<str>,
     ) -> Option<oneshot::Receiver<i64>> {
         let mut state = self.state();
         state.open_connection().filter(|current| current.is(connection))?;
@@ -97,7 +106,7 @@ impl Session {
 impl State {
     /// Whether a place of the session is there, as far as is known.
     pub(super) fn is_in_crowd(&self, lock: &str, place: &Place) -> bool {
-        self.crowd.contains_key(&format!("{lock}/{}", place.node))
+        self.crowd.contains_key(&*format!("{lock}/{}", place.node))
     }
 
     /// Whatever would have been told may never come: everybody looks.
