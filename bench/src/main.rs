@@ -74,8 +74,12 @@ const MEASURES: &[(&str, Measure)] = &[
 ];
 
 /// Those that have no floor: what many locks cost that are held, and how soon the next one has the lock of a holder that was killed.
-const GROWTHS: &[(&str, Growth)] =
-    &[("redis-held", held::redis), ("etcd-held", held::etcd), ("zookeeper-held", held::zookeeper)];
+const GROWTHS: &[(&str, Growth)] = &[
+    ("redis-held", held::redis),
+    ("etcd-held", held::etcd),
+    ("zookeeper-held", held::zookeeper),
+    ("postgres-held", held::postgres),
+];
 const RECOVERY: &str = "recovery";
 
 /// All that was measured.

@@ -1,5 +1,7 @@
 //! A lease: the first place in the queue of a lock.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fencepost_core::{
     Claim, Descriptor, Error, ErrorKind, Grant, Handover, LockName, LossReason, Mode, Renewal, Result,
@@ -8,14 +10,15 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use crate::connection::Connection;
+use crate::connection::{Broken, Connection};
 use crate::failure::{fine, garbled, gone, lost_touch, refused};
 use crate::logbook;
-use crate::nodes::Place;
+use crate::nodes::{self, Place};
 use crate::offset;
-use crate::protocol::{Code, Request};
+use crate::protocol::{Answer, Code, Request};
 use crate::queue::erase_behind;
 use crate::record::{LockRecord, Rest};
+use crate::session::Behind;
 use crate::trace::Trace;
 
 /// A lock that is held. Dropped without a release it is given back in the background.
@@ -24,7 +27,7 @@ pub(crate) struct ZooKeeperClaim {
     /// What is in the queue; nothing once it was released.
     trace: Option<Trace>,
     grant: Grant,
-    node: String,
+    path: Arc<str>,
     made_by: i64,
     gone: Shared<oneshot::Receiver<Error>>,
     rest: Option<Rest>,
@@ -40,16 +43,21 @@ impl ZooKeeperClaim {
         rest: Option<Rest>,
         lock_made_by: i64,
     ) -> Self {
-        let (node, made_by) =
-            trace.stand.as_ref().map(|stand| (stand.node.clone(), stand.stat.made_by)).unwrap_or_default();
-        Self { trace: Some(trace), grant, node, made_by, gone: gone.shared(), rest, lock_made_by }
+        let stand = trace.stand.as_ref();
+        let (path, made_by) =
+            stand.map(|stand| (Arc::clone(stand.path()), stand.stat.made_by)).unwrap_or_default();
+        Self { trace: Some(trace), grant, path, made_by, gone: gone.shared(), rest, lock_made_by }
+    }
+
+    fn node(&self) -> &str {
+        nodes::node_of(&self.path)
     }
 }
 
 impl Drop for ZooKeeperClaim {
     fn drop(&mut self) {
         if let Some(trace) = self.trace.take() {
-            trace.used.session.let_go(&trace.path(&self.node));
+            trace.used.session.let_go(&self.path);
             erase_behind(trace);
         }
     }
@@ -63,7 +71,7 @@ impl Claim for ZooKeeperClaim {
 
     async fn renew(&mut self) -> Result<Renewal> {
         let Some(trace) = &self.trace else { return Err(gone(None)) };
-        match trace.used.session.renewed(&trace.path(&self.node)).await {
+        match trace.used.session.renewed(&self.path).await {
             // Why, is said in a moment.
             Err(error) if error.kind() == ErrorKind::Lost => Err(self.gone.clone().await.unwrap_or(error)),
             outcome => outcome,
@@ -72,11 +80,11 @@ impl Claim for ZooKeeperClaim {
 
     async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
         let Some(trace) = &self.trace else { return Err(gone(None)) };
-        if Place::of(&self.node).is_none_or(|place| place.mode == Mode::Shared) {
+        if Place::of(self.node()).is_none_or(|place| place.mode == Mode::Shared) {
             let what = "who shares the lock writes none";
             return Err(Error::new(ErrorKind::InvalidArgument, "write the logbook", what));
         }
-        logbook::write(&trace.used.session, trace.lock(), &self.node, content).await
+        logbook::write(&trace.used.session, trace.lock(), self.node(), content).await
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
@@ -96,7 +104,7 @@ impl Claim for ZooKeeperClaim {
 
     fn handover(&self) -> Option<Handover> {
         let Grant { name, holder, token, .. } = self.grant.clone();
-        let detail = Detail { node: self.node.clone(), made_by: self.made_by };
+        let detail = Detail { node: self.node().to_owned(), made_by: self.made_by };
         Some(Handover { lock: name, holder, token, detail: Some(detail.text(token.get())) })
     }
 
@@ -105,7 +113,7 @@ impl Claim for ZooKeeperClaim {
     async fn release(mut self: Box<Self>) -> Result<()> {
         let Some(trace) = &mut self.trace else { return Err(gone(None)) };
         let session = trace.used.session.clone();
-        session.let_go(&trace.path(&self.node));
+        session.let_go(&self.path);
         let mut was_sent = false;
         loop {
             let connection = match session.connection().await {
@@ -113,15 +121,8 @@ impl Claim for ZooKeeperClaim {
                 Err(error) if session.has_ended() => return Err(error.during("release the lock")),
                 Err(_) => continue,
             };
-            match release(&connection, trace.lock(), &self.node, self.rest.as_ref(), session.clock()).await {
-                Ok(true) => {
-                    // Whoever held it alone had nobody before it.
-                    let place = Place::of(&self.node).filter(|place| place.mode == Mode::Exclusive);
-                    if let Some(place) = place {
-                        session.pass(trace.lock(), self.lock_made_by, place.number());
-                    }
-                    break;
-                }
+            match leave(&connection, trace, &self.path, self.rest.as_ref(), self.lock_made_by).await {
+                Ok(true) => break,
                 // Our own release, sent once more after its answer was lost.
                 Ok(false) if was_sent => break,
                 Ok(false) => {
@@ -134,6 +135,58 @@ impl Claim for ZooKeeperClaim {
         }
         self.trace = None;
         Ok(())
+    }
+}
+
+/// Leaves the place of a lease. Whether it was there.
+///
+/// # Cancel safety
+/// As [`release`].
+async fn leave(
+    connection: &Connection,
+    trace: &Trace,
+    path: &str,
+    rest: Option<&Rest>,
+    lock_made_by: i64,
+) -> Result<bool> {
+    let session = &trace.used.session;
+    let rest = rest.filter(|rest| rest.until_micros > session.clock().wall_micros());
+    // Whoever held it alone had nobody before it.
+    let alone = Place::of(nodes::node_of(path)).filter(|place| place.mode == Mode::Exclusive);
+    let next = if alone.is_some() && rest.is_none() { session.next_behind(path) } else { None };
+    let was_there = match next {
+        Some(next) => leave_to(connection, path, next).await?,
+        None => release(connection, trace.lock(), nodes::node_of(path), rest, session.clock()).await?,
+    };
+    if let Some(place) = alone.filter(|_| was_there) {
+        session.pass(trace.lock(), lock_made_by, place.number());
+    }
+    Ok(was_there)
+}
+
+/// Leaves a place that had nobody before it, and tells whoever of this session stands right behind it what is seen of its own place
+/// afterwards: it is the first one by then, if it is still there. Whoever is told nothing looks.
+async fn leave_to(connection: &Connection, path: &str, next: Behind) -> Result<bool> {
+    let (left, asked) = {
+        let mut batch = connection.batch();
+        (batch.call(&Request::delete(path, -1)), batch.call(&Request::data(&next.path, false)))
+    };
+    let was_there = was_there(left.await)?;
+    if let Ok(answer) = asked.await
+        && was_there
+        && answer.code == Code::OK
+    {
+        next.tell(answer.seen);
+    }
+    Ok(was_there)
+}
+
+/// Whether what was to be deleted was there.
+fn was_there(answer: Result<Answer, Broken>) -> Result<bool> {
+    match answer.map_err(|broken| lost_touch(&broken))?.code {
+        Code::OK => Ok(true),
+        Code::NO_NODE => Ok(false),
+        code => Err(refused(code)),
     }
 }
 
@@ -150,12 +203,7 @@ pub(crate) async fn release(
 ) -> Result<bool> {
     let path = format!("{lock}/{node}");
     let Some(rest) = rest.filter(|rest| rest.until_micros > clock.wall_micros()) else {
-        let answer = connection.call(&Request::delete(&path, -1)).await;
-        return match answer.map_err(|broken| lost_touch(&broken))?.code {
-            Code::OK => Ok(true),
-            Code::NO_NODE => Ok(false),
-            code => Err(refused(code)),
-        };
+        return was_there(connection.call(&Request::delete(&path, -1)).await);
     };
     loop {
         let answer = fine(connection.call(&Request::data(lock, false)).await)?;
@@ -215,5 +263,5 @@ impl Detail {
 pub fn lease_node(lock: &LockName, handover: &Handover) -> Option<String> {
     let detail = handover.detail.as_deref()?;
     let (node, _) = detail.split_once(' ')?;
-    Some(format!("{}/{node}", crate::nodes::lock("", lock)))
+    Some(format!("{}/{node}", nodes::lock("", lock)))
 }

@@ -45,6 +45,16 @@ pub(crate) fn stem(holder: HolderId, mode: Mode) -> String {
     format!("{holder}{mark}")
 }
 
+/// The name of a node, without that of its parent.
+pub(crate) fn node_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// The path of what a node is below of.
+pub(crate) fn parent_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
 /// A place in the queue of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -71,7 +81,7 @@ impl Place {
     }
 
     /// Whether it goes with another one, so that both may hold the lock at once.
-    fn goes_with(&self, other: &Self) -> bool {
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
         (self.mode, other.mode) == (Mode::Shared, Mode::Shared)
     }
 }

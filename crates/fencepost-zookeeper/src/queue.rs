@@ -1,9 +1,10 @@
 //! Acquiring a lock: taking a place in its queue, waiting for the one before, and leaving nothing behind.
 //!
-//! Each waiter watches the last one in its way alone, so a release wakes one of them, or all who share the lock then. Invariant: a place
-//! is never made while an earlier one of the same attempt may be there, and a lease is handed out only with a term that the session's
-//! heartbeats have proved.
+//! Each waiter watches the last one in its way alone, or is told by it where that is one of its own session, so a release wakes one of
+//! them, or all who share the lock then. Invariant: a place is never made while an earlier one of the same attempt may be there, and a lease
+//! is handed out only with a term that the session's heartbeats have proved.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::{
@@ -157,19 +158,21 @@ impl<'a> Attempt<'a> {
         let mut seen = self.stand(&connection).await?;
         loop {
             self.in_trouble_since = None;
-            match self.position(&seen) {
+            let next = match self.position(&seen) {
                 Position::Nowhere => {
                     self.trace.stand = None;
                     return Err(gone(None));
                 }
-                Position::Free => {
-                    if let Some(claim) = self.granted(&connection, &seen).await? {
-                        return Ok(claim);
-                    }
-                }
+                Position::Free => match self.granted(&connection, &seen).await? {
+                    Some(claim) => return Ok(claim),
+                    None => None,
+                },
                 Position::Behind(place) => self.wait_for(&connection, place).await?,
-            }
-            seen = self.look(&connection).await?;
+            };
+            seen = match next {
+                Some(seen) => seen,
+                None => self.look(&connection).await?,
+            };
         }
     }
 
@@ -226,7 +229,7 @@ impl<'a> Attempt<'a> {
     /// sent at once.
     async fn make(&mut self, connection: &Connection, lock: Option<&LockRecord>) -> Result<Option<Seen>> {
         let access = self.ensemble.endpoint().access;
-        let stem = self.trace.stem();
+        let stem = self.trace.stem().to_owned();
         let record = self.place_record(None).bytes();
         let path = self.trace.lock().to_owned();
         let is_quiet = lock.is_none() && self.trace.used.session.is_quiet(connection, &path);
@@ -240,7 +243,7 @@ impl<'a> Attempt<'a> {
             (beginning, known.map(|known| Look::begin_with(&mut batch, &path, known)))
         };
         match self.trace.made().await? {
-            Some(Code::OK) => match (self.alone(connection), under_way) {
+            Some(Code::OK) => match (self.seen_at_once(connection), under_way) {
                 (Some(seen), None) => Ok(Some(seen)),
                 (None, None) => self.look(connection).await.map(Some),
                 (_, Some(under_way)) => self.seen(under_way, connection, &path).await,
@@ -255,13 +258,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What a look would show, where it is known that nobody was before the place when it was made.
-    fn alone(&self, connection: &Connection) -> Option<Seen> {
+    /// What a look would show of those before the place, where that is known since it was made.
+    fn seen_at_once(&self, connection: &Connection) -> Option<Seen> {
         let stand = self.trace.stand.as_ref()?;
-        let place = Place::of(&stand.node)?;
-        let known = self.trace.used.session.alone(connection, self.trace.lock(), place.number())?;
-        let is_used_up = nodes::is_used_up(std::slice::from_ref(&place));
-        (!is_used_up).then(|| known.seen_with(place, stand.stat.made_by))
+        let place = Place::of(stand.node())?;
+        let (known, before) = self.trace.used.session.followed(connection, self.trace.lock(), &place)?;
+        let queue: Vec<Place> = before.into_iter().chain([place]).collect();
+        (!nodes::is_used_up(&queue)).then(|| known.seen_with(queue, stand.stat.made_by))
     }
 
     /// Makes what the node of the lock is below of. What is to be in that node.
@@ -272,33 +275,53 @@ impl<'a> Attempt<'a> {
 
     fn position<'s>(&self, seen: &'s Seen) -> Position<'s> {
         let own = self.trace.stand.as_ref();
-        let index = own.and_then(|own| seen.queue.iter().position(|place| place.node == own.node));
+        let index = own.and_then(|own| seen.queue.iter().position(|place| place.node == own.node()));
         let Some(index) = index else { return Position::Nowhere };
         nodes::in_the_way_of(&seen.queue, index).map_or(Position::Free, Position::Behind)
     }
 
-    /// Waits until something becomes of the place that is in the way.
-    async fn wait_for(&mut self, connection: &Connection, place: &Place) -> Result<()> {
+    /// Waits until something becomes of the place that is in the way. What is seen then, where that is known without a look.
+    async fn wait_for(&mut self, connection: &Connection, place: &Place) -> Result<Option<Seen>> {
         self.standing = Standing::Held;
         if self.request.wait == Wait::No {
             return Err(contended("somebody else holds it"));
         }
         let path = self.trace.path(&place.node);
+        let own = self.trace.stand.as_ref().map(|own| Arc::clone(own.path()));
+        if let Some(told) = own.and_then(|own| self.trace.used.session.stand_behind(connection, &path, own)) {
+            let told = self.in_time(told).await?;
+            return Ok(told.ok().and_then(|last| self.first(connection, last)));
+        }
         let heard = self.trace.used.session.listen(&path);
         let answer = connection.call(&Request::data(&path, true)).await;
         let answer = answer.map_err(|broken| lost_touch(&broken))?;
         self.trace.used.session.heed(&answer);
         match answer.code {
             Code::OK => {}
-            Code::NO_NODE => return Ok(()),
+            Code::NO_NODE => {
+                self.trace.used.session.forget(&path);
+                return Ok(None);
+            }
             code => return Err(refused(code)),
         }
-        let clock = self.clock();
-        match until(clock, self.request.wait.give_up_at(clock.now()), heard).await {
-            Some(Ok(())) => Ok(()),
-            Some(Err(_)) => Err(crate::failure::unavailable("the connection broke")),
-            None => Err(self.standing.out_of_time()),
+        match self.in_time(heard).await? {
+            Ok(()) => Ok(None),
+            Err(_) => Err(crate::failure::unavailable("the connection broke")),
         }
+    }
+
+    /// What is heard before the wait is over.
+    async fn in_time<T>(&self, heard: impl Future<Output = T>) -> Result<T> {
+        let clock = self.clock();
+        let heard = until(clock, self.request.wait.give_up_at(clock.now()), std::pin::pin!(heard)).await;
+        heard.ok_or_else(|| self.standing.out_of_time())
+    }
+
+    /// What a look would show of the place, before which there was nobody when the server had seen the transaction `last`.
+    fn first(&self, connection: &Connection, last: i64) -> Option<Seen> {
+        let place = Place::of(self.trace.stand.as_ref()?.node())?;
+        let known = self.trace.used.session.known(connection, self.trace.lock())?;
+        Some(known.seen_with(vec![place], last))
     }
 
     /// The lease, where nobody is in the way; `None` where it is to look again.
@@ -312,9 +335,8 @@ impl<'a> Attempt<'a> {
         let Some(term) = session.term_at_once() else {
             return self.wait_for_a_term(session).await.map(|()| None);
         };
-        let Some(stand) = self.trace.stand.clone() else { return Ok(None) };
-        let path = self.trace.path(&stand.node);
-        let made_by = stand.stat.made_by;
+        let Some(stand) = &self.trace.stand else { return Ok(None) };
+        let (path, made_by) = (Arc::clone(stand.path()), stand.stat.made_by);
         let Some(token) = self.token(connection, seen, &path, made_by).await? else { return Ok(None) };
         let Renewal { ttl, counted_from } = term;
         let (name, holder) = (self.request.name.clone(), self.request.holder);
@@ -356,7 +378,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The claim takes over what the attempt has left in the queue.
-    fn claim(&mut self, grant: Grant, path: String, lock_made_by: i64) -> Option<ZooKeeperClaim> {
+    fn claim(&mut self, grant: Grant, path: Arc<str>, lock_made_by: i64) -> Option<ZooKeeperClaim> {
         let granted = Granted { token: grant.token, at_micros: self.granted_at_micros() };
         let (lost, gone) = futures_channel::oneshot::channel();
         let held =
@@ -428,7 +450,8 @@ pub(crate) fn erase_behind(mut trace: Trace) {
 
 fn trace(ensemble: &Ensemble, request: &AcquireRequest) -> Trace {
     let lock = nodes::lock(&ensemble.endpoint().chroot, &request.name);
-    Trace::new(ensemble.session(request.ttl), lock, nodes::stem(request.holder, request.mode))
+    let stem = nodes::stem(request.holder, request.mode);
+    Trace::new(ensemble.session(request.ttl), format!("{lock}/{stem}"))
 }
 
 /// A node that was made, or was there.

@@ -116,10 +116,10 @@ impl Known {
         self.made_by
     }
 
-    /// What a look shows that finds nobody but `place`, at the time of the transaction `last`.
-    pub(crate) fn seen_with(self, place: Place, last: i64) -> Seen {
+    /// What a look shows that finds this queue, at the time of the transaction `last`. What is behind in it need not be there.
+    pub(crate) fn seen_with(self, queue: Vec<Place>, last: i64) -> Seen {
         let Self { record, version, made_by } = self;
-        Seen { queue: vec![place], record, version, made_by, last, vigil: None }
+        Seen { queue, record, version, made_by, last, vigil: None }
     }
 }
 

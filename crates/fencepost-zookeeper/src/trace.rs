@@ -3,6 +3,7 @@
 //! Invariant: what is left is known, or looked for, until it is gone or its session has ended, so that no twin of an attempt and no
 //! place of one that was given up blocks the queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::{ErrorKind, Result};
@@ -11,24 +12,35 @@ use crate::connection::{Call, Connection};
 use crate::failure::{fine, garbled, lost_touch, refused};
 use crate::nodes;
 use crate::protocol::{Code, Request, Stat};
-use crate::session::Use;
+use crate::session::{Presence, Use};
 
 /// The pause before the ensemble is asked again for what it has refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A place that was made.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Stand {
-    /// The name of the node, without that of the lock.
-    pub(crate) node: String,
+    /// What those of this session go by who stand behind it.
+    presence: Presence,
     pub(crate) stat: Stat,
+}
+
+impl Stand {
+    pub(crate) fn path(&self) -> &Arc<str> {
+        self.presence.path()
+    }
+
+    /// The name of the node, without that of the lock.
+    pub(crate) fn node(&self) -> &str {
+        nodes::node_of(self.path())
+    }
 }
 
 /// What one attempt has left in one session.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) used: Use,
-    lock: String,
+    /// What the path of the place begins with.
     stem: String,
     /// A request to make the place that has no answer yet.
     making: Option<Call>,
@@ -39,30 +51,30 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Nothing yet.
-    pub(crate) fn new(used: Use, lock: String, stem: String) -> Self {
-        Self { used, lock, stem, making: None, is_in_doubt: false, stand: None }
+    pub(crate) fn new(used: Use, stem: String) -> Self {
+        Self { used, stem, making: None, is_in_doubt: false, stand: None }
     }
 
     /// What is left, for somebody else to deal with; nothing is left here.
     pub(crate) fn take(&mut self) -> Self {
-        let (used, lock, stem) = (self.used.clone(), self.lock.clone(), self.stem.clone());
+        let (used, stem) = (self.used.clone(), self.stem.clone());
         let is_in_doubt = std::mem::take(&mut self.is_in_doubt);
-        Self { used, lock, stem, making: self.making.take(), is_in_doubt, stand: self.stand.take() }
+        Self { used, stem, making: self.making.take(), is_in_doubt, stand: self.stand.take() }
     }
 
     /// The path of a node of the queue.
     pub(crate) fn path(&self, node: &str) -> String {
-        format!("{}/{node}", self.lock)
+        format!("{}/{node}", self.lock())
     }
 
     /// What the path of the place begins with.
-    pub(crate) fn stem(&self) -> String {
-        self.path(&self.stem)
+    pub(crate) fn stem(&self) -> &str {
+        &self.stem
     }
 
     /// The lock in whose queue it is.
     pub(crate) fn lock(&self) -> &str {
-        &self.lock
+        nodes::parent_of(&self.stem)
     }
 
     /// Whether nothing is left, for certain.
@@ -91,8 +103,7 @@ impl Trace {
                 self.used.session.heed(&answer);
                 if answer.code == Code::OK {
                     let (path, stat) = answer.made().map_err(garbled)?;
-                    let node = path.rsplit('/').next().unwrap_or_default().to_owned();
-                    self.stand = Some(Stand { node, stat });
+                    self.stand = Some(self.there(&self.path(nodes::node_of(&path)), stat));
                 }
                 Ok(Some(answer.code))
             }
@@ -101,6 +112,10 @@ impl Trace {
                 Err(lost_touch(&broken))
             }
         }
+    }
+
+    fn there(&self, path: &str, stat: Stat) -> Stand {
+        Stand { presence: self.used.session.enter(path), stat }
     }
 
     /// Looks for a place that was made without our hearing of it. Of several, the first one is kept.
@@ -116,7 +131,7 @@ impl Trace {
         }
         let (synced, seen) = {
             let mut batch = connection.batch();
-            (batch.call(&Request::sync(&self.lock)), batch.call(&Request::children(&self.lock)))
+            (batch.call(&Request::sync(self.lock())), batch.call(&Request::children(self.lock())))
         };
         let _ = synced.await.map_err(|broken| lost_touch(&broken))?;
         let seen = seen.await.map_err(|broken| lost_touch(&broken))?;
@@ -128,7 +143,7 @@ impl Trace {
         };
         let queue = nodes::queue(&children);
         let mut found = None;
-        for place in queue.iter().filter(|place| place.node.starts_with(&self.stem)) {
+        for place in queue.iter().filter(|place| place.node.starts_with(nodes::node_of(&self.stem))) {
             let path = self.path(&place.node);
             let answer = connection.call(&Request::data(&path, false)).await;
             let answer = answer.map_err(|broken| lost_touch(&broken))?;
@@ -138,7 +153,7 @@ impl Trace {
                 continue;
             }
             if found.is_none() {
-                found = Some(Stand { node: place.node.clone(), stat });
+                found = Some(self.there(&path, stat));
             } else {
                 fine(connection.call(&Request::delete(&path, -1)).await)?;
             }
@@ -167,7 +182,7 @@ impl Trace {
         let _ = self.made().await?;
         self.recover(connection).await?;
         let Some(stand) = &self.stand else { return Ok(()) };
-        let answer = connection.call(&Request::delete(&self.path(&stand.node), -1)).await;
+        let answer = connection.call(&Request::delete(stand.path(), -1)).await;
         let answer = answer.map_err(|broken| lost_touch(&broken))?;
         self.used.session.heed(&answer);
         match answer.code {

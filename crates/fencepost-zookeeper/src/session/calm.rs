@@ -2,11 +2,12 @@
 //!
 //! A server tells a connection of a change before it answers there what was done after the change. So what was read together with a
 //! watch is so still when a place is made, unless the change was told of before the answer. A server counts all nodes that are ever
-//! made below a lock, so a place whose number follows that of the last one, before which all have gone, has nobody before it.
-//! Invariant: what is known here was read behind the watch that guards it, on the present connection.
+//! made below a lock, so a place whose number follows that of one of ours has nobody between them, and nobody at all before it where all
+//! have gone up to that one. Invariant: what is known here was read behind the watch that guards it, on the present connection.
 
 use super::{Session, State};
 use crate::connection::Connection;
+use crate::nodes::Place;
 use crate::seen::Known;
 
 /// How many locks are watched over.
@@ -18,9 +19,11 @@ pub(super) struct Calm {
     /// Who reads the record, behind the watch.
     vigil: u64,
     known: Option<Known>,
-    /// The last place that was ours: it, and all before it, have gone.
+    /// The last place that we have left: it, and all before it, have gone.
     passed: Option<i32>,
-    /// Whether our last place followed upon the one before, so that the next one may, too.
+    /// The last place that we have made.
+    made: Option<Place>,
+    /// Whether that one followed upon one of ours, so that the next one may, too.
     is_quiet: bool,
 }
 
@@ -33,7 +36,7 @@ impl Session {
         }
         state.vigils += 1;
         let vigil = state.vigils;
-        let calm = Calm { vigil, known: None, passed: None, is_quiet: false };
+        let calm = Calm { vigil, known: None, passed: None, made: None, is_quiet: false };
         state.calm.insert(lock.to_owned(), calm);
         vigil
     }
@@ -51,18 +54,33 @@ impl Session {
         self.state().calm_on(connection, lock)?.known.clone()
     }
 
-    /// Whether a place that is made now is likely to be the only one.
+    /// Whether a place that is made now is likely to follow upon one of ours.
     pub(crate) fn is_quiet(&self, connection: &Connection, lock: &str) -> bool {
         let mut state = self.state();
         state.calm_on(connection, lock).is_some_and(|calm| calm.is_quiet && calm.known.is_some())
     }
 
-    /// The record of a lock at the time when the place with this number was made, if nobody was before it.
-    pub(crate) fn alone(&self, connection: &Connection, lock: &str, number: i32) -> Option<Known> {
+    /// `place` was made. The record of the lock at that time, and which place of ours is right before it and in its way; `None` where
+    /// that cannot be known without a look.
+    pub(crate) fn followed(
+        &self,
+        connection: &Connection,
+        lock: &str,
+        place: &Place,
+    ) -> Option<(Known, Option<Place>)> {
         let mut state = self.state();
         let calm = state.calm_on(connection, lock)?;
-        calm.is_quiet = calm.passed.is_some_and(|passed| passed.checked_add(1) == Some(number));
-        calm.known.clone().filter(|_| calm.is_quiet)
+        let is_next = |number: i32| number.checked_add(1) == Some(place.number());
+        let before = calm.made.replace(place.clone()).filter(|made| is_next(made.number()));
+        let is_alone = calm.passed.is_some_and(is_next);
+        calm.is_quiet = is_alone || before.is_some();
+        let known = calm.known.clone()?;
+        if is_alone {
+            return Some((known, None));
+        }
+        // Of those who share the lock each waits for somebody further ahead.
+        let before = before.filter(|before| !before.goes_with(place))?;
+        state.is_in_crowd(lock, &before).then_some((known, Some(before)))
     }
 
     /// The place with this number has gone, before which there was nobody, below the node that `known` is of.

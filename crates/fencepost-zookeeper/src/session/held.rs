@@ -1,5 +1,6 @@
 //! The leases that a session carries: written down a moment after their grant, watched from then on, and lost one by one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::{Error, LossReason, Moment, until};
@@ -20,7 +21,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A lease, as far as its session is concerned.
 pub(crate) struct Held {
-    /// What is written into its node.
+    /// What is yet to be written into its node.
     pub(crate) record: Vec<u8>,
     /// From when on its term counts, as its keeper was told last.
     pub(crate) counted_from: Moment,
@@ -36,12 +37,12 @@ impl Held {
 }
 
 /// Deletes a node of the session, until it is gone or the session has ended.
-async fn delete(session: Session, path: String) {
+async fn delete(session: Session, path: Arc<str>) {
     while !session.has_ended() {
         let Ok(connection) = session.connection().await else { continue };
         let Ok(answer) = connection.call(&Request::delete(&path, -1)).await else { continue };
         if matches!(answer.code, Code::OK | Code::NO_NODE) {
-            return;
+            return session.call_behind(&path);
         }
         session.heed(&answer);
         session.clock().sleep(REFUSED_PAUSE).await;
@@ -50,13 +51,13 @@ async fn delete(session: Session, path: String) {
 
 impl Session {
     /// Carries one more lease, whose node is at `path`. Whether the session still can.
-    pub(crate) fn hold(&self, path: String, held: Held) -> bool {
+    pub(crate) fn hold(&self, path: Arc<str>, held: Held) -> bool {
         let mut state = self.state();
         if state.ended.is_some() {
             return false;
         }
         let is_first = state.fresh.is_empty();
-        state.fresh.push(path.clone());
+        state.fresh.push(Arc::clone(&path));
         state.held.insert(path, held);
         drop(state);
         if is_first {
@@ -80,7 +81,7 @@ impl Session {
         let mut state = self.state();
         let (now, timeout) = (self.clock().now(), state.timeout);
         let is_over = |held: &Held| now.since(held.counted_from) >= timeout;
-        let over: Vec<(String, Held)> = state.held.extract_if(|_, held| is_over(held)).collect();
+        let over: Vec<(Arc<str>, Held)> = state.held.extract_if(|_, held| is_over(held)).collect();
         drop(state);
         for (path, held) in over {
             self.clock().serve(delete(self.clone(), path));
@@ -96,8 +97,9 @@ impl Session {
         let fresh = std::mem::take(&mut state.fresh);
         let mut batch = connection.batch();
         for path in fresh {
-            let Some(held) = state.held.get(&path) else { continue };
-            batch.tell(&Request::set_data(&path, &held.record, -1), &path);
+            let Some(held) = state.held.get_mut(&path) else { continue };
+            let record = std::mem::take(&mut held.record);
+            batch.tell(&Request::set_data(&path, &record, -1), &path);
             // After the change, which is none that it is to be told of.
             batch.tell(&Request::data(&path, true), &path);
         }
@@ -111,7 +113,7 @@ impl Session {
         }
         state.calm.remove(&sight.path);
         let listeners = state.listeners.remove(&sight.path);
-        let is_held = state.held.contains_key(&sight.path);
+        let is_held = state.held.contains_key(&*sight.path);
         if is_held
             && !sight.is_deleted
             && let Some(connection) = state.open_connection()
@@ -132,6 +134,7 @@ impl Session {
     /// The node of a lease is gone. Its holder is told, and why, where that can be found out quickly.
     pub(super) fn lose(&self, path: &str) {
         let Some(held) = self.state().held.remove(path) else { return };
+        self.call_behind(path);
         let Some((lock, node)) = path.rsplit_once('/') else { return held.lose(&gone(None)) };
         let (session, lock, node) = (self.clone(), lock.to_owned(), node.to_owned());
         self.clock().serve(async move {

@@ -5,6 +5,7 @@
 //! heartbeat counts on the next one.
 
 mod calm;
+mod crowd;
 mod held;
 mod keeping;
 
@@ -26,6 +27,8 @@ use crate::protocol::Hello;
 use crate::signals::Onlooker;
 
 use calm::Calm;
+use crowd::Crowd;
+pub(crate) use crowd::{Behind, Presence};
 pub(crate) use held::Held;
 pub(crate) use keeping::heartbeat;
 
@@ -62,9 +65,9 @@ struct State {
     unused_since: Option<Moment>,
     /// Whether nobody will use it who does not use it now.
     is_left: bool,
-    held: HashMap<String, Held>,
+    held: HashMap<Arc<str>, Held>,
     /// The leases that have been granted and not been written down yet.
-    fresh: Vec<String>,
+    fresh: Vec<Arc<str>>,
     /// By the path of a node, those who want to know when something becomes of it.
     listeners: HashMap<String, Vec<oneshot::Sender<()>>>,
     /// Who wants to know of whatever the connection tells of.
@@ -72,7 +75,35 @@ struct State {
     /// The locks whose records are watched over, and how often that was begun.
     calm: HashMap<String, Calm>,
     vigils: u64,
+    crowd: Crowd,
+    waiting: Waiting,
+}
+
+/// Those who wait for any change. Thousands may do so at once, so each knows where its waker is.
+#[derive(Default)]
+struct Waiting {
     wakers: Vec<Waker>,
+    /// How often all were woken.
+    round: u64,
+}
+
+/// Where a waker is, until all are woken.
+type Seat = Option<(u64, usize)>;
+
+impl Waiting {
+    fn note(&mut self, seat: &mut Seat, waker: &Waker) {
+        if let Some((_, index)) = seat.filter(|(round, _)| *round == self.round) {
+            self.wakers[index].clone_from(waker);
+            return;
+        }
+        *seat = Some((self.round, self.wakers.len()));
+        self.wakers.push(waker.clone());
+    }
+
+    fn all(&mut self) -> Vec<Waker> {
+        self.round += 1;
+        std::mem::take(&mut self.wakers)
+    }
 }
 
 impl fmt::Debug for Session {
@@ -260,6 +291,11 @@ impl Session {
         heard
     }
 
+    /// There is no node at `path`, and so no watch over it: whoever has listened there was told, or will find that out as well.
+    pub(crate) fn forget(&self, path: &str) {
+        self.state().listeners.remove(path);
+    }
+
     /// Has `onlooker` hear of whatever this connection tells of, as long as it lasts.
     pub(crate) fn look_on(&self, connection: &Connection, onlooker: Onlooker) {
         let mut state = self.state();
@@ -269,14 +305,13 @@ impl Session {
 
     /// Ends with what `look` finds, which is called again whenever something has changed.
     fn when<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> impl Future<Output = T> {
+        let mut seat = None;
         poll_fn(move |context| {
             let mut state = self.state();
             if let Some(found) = look(&mut state) {
                 return Poll::Ready(found);
             }
-            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                state.wakers.push(context.waker().clone());
-            }
+            state.waiting.note(&mut seat, context.waker());
             Poll::Pending
         })
     }
@@ -308,6 +343,7 @@ impl State {
     fn forget_watches(&mut self) {
         self.listeners.clear();
         self.calm.clear();
+        self.call_all_behind();
         self.onlooker = None;
     }
 
@@ -318,7 +354,7 @@ impl State {
 
 /// Has everybody look again who waits for a change.
 fn wake(mut state: MutexGuard<'_, State>) {
-    let wakers = std::mem::take(&mut state.wakers);
+    let wakers = state.waiting.all();
     drop(state);
     for waker in wakers {
         waker.wake();
@@ -346,5 +382,24 @@ impl Drop for Use {
             state.unused_since = Some(self.session.clock().now());
             self.session.close_if_unused(state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_woken_once_a_round_however_often_it_looks() {
+        let (mut waiting, mut seat, mut other) = (Waiting::default(), None, None);
+        for _ in 0..3 {
+            waiting.note(&mut seat, Waker::noop());
+            waiting.note(&mut other, Waker::noop());
+        }
+        assert_eq!(waiting.all().len(), 2);
+        waiting.note(&mut other, Waker::noop());
+        waiting.note(&mut seat, Waker::noop());
+        assert_eq!(waiting.all().len(), 2);
+        assert!(waiting.all().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 mod between;
 mod calm;
+mod crowd;
 mod ensemble;
 mod examine;
 mod giving_back;

@@ -12,16 +12,16 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::servers::{LONGEST_WAIT, holds_within, installed};
 
-/// A command that runs a server with the settings in `file`, bound to this process.
+/// A command that runs a server with the settings in `file`, and with more memory where that is asked for, bound to this process.
 ///
 /// # Panics
 /// When Java or ZooKeeper is not installed.
-pub(super) fn command(file: &Path) -> Command {
+pub(super) fn command(file: &Path, memory_mib: Option<u32>) -> Command {
     let mut command = Process::bound(&installed("java"));
     if let Some(archive) = archive() {
         command.arg(format!("-XX:SharedArchiveFile={}", archive.display()));
     }
-    run(&mut command, file);
+    run(&mut command, file, memory_mib);
     command
 }
 
@@ -30,11 +30,13 @@ pub fn missing_archive() -> Option<(&'static str, &'static str)> {
     JARS.into_iter().find(|(jar, _)| !Path::new(jar).is_file())
 }
 
-fn run(command: &mut Command, file: &Path) {
+fn run(command: &mut Command, file: &Path, memory_mib: Option<u32>) {
     if let Some((jar, package)) = missing_archive() {
         panic!("{jar} is not installed; the package {package} has it");
     }
-    command.args(OPTIONS).arg("-cp").arg(JARS.map(|(jar, _)| jar).join(":")).arg(MAIN).arg(file);
+    // Of two the last one counts.
+    command.args(OPTIONS).args(memory_mib.map(|most| format!("-Xmx{most}m")));
+    command.arg("-cp").arg(JARS.map(|(jar, _)| jar).join(":")).arg(MAIN).arg(file);
 }
 
 /// The archive of classes, unless there is no place for it.
@@ -59,7 +61,7 @@ fn make(archive: &Path) {
     fs::write(&file, settings).expect("a file can be made there");
     let mut command = Process::bound(&installed("java"));
     command.arg(format!("-XX:ArchiveClassesAtExit={}", made.display()));
-    run(&mut command, &file);
+    run(&mut command, &file, None);
     let mut process = Process::start_bound({
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command

@@ -29,9 +29,16 @@ use crate::process::Process;
 pub struct ZooKeeperSetup {
     settings: Vec<String>,
     has_tls: bool,
+    memory_mib: Option<u32>,
 }
 
 impl ZooKeeperSetup {
+    /// Gives it so much memory for its nodes: more than the little that a test needs.
+    pub fn memory_mib(mut self, most: u32) -> Self {
+        self.memory_mib = Some(most);
+        self
+    }
+
     /// Adds lines of the file with the settings: `["tickTime=1000"]`. Those that come later count.
     pub fn settings(mut self, settings: &[&str]) -> Self {
         self.settings.extend(settings.iter().map(ToString::to_string));
@@ -77,7 +84,8 @@ impl ZooKeeperSetup {
     fn prepare(self, port: Port, id: usize) -> ZooKeeperServer {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let tls = self.has_tls.then(|| (Port::reserve(), Certificates::new(directory.path())));
-        ZooKeeperServer { process: None, port, tls, settings: self.settings, id, directory }
+        let Self { settings, memory_mib, .. } = self;
+        ZooKeeperServer { process: None, port, tls, settings, memory_mib, id, directory }
     }
 }
 
@@ -89,6 +97,7 @@ pub struct ZooKeeperServer {
     port: Port,
     tls: Option<(Port, Certificates)>,
     settings: Vec<String>,
+    memory_mib: Option<u32>,
     id: usize,
     directory: TempDir,
 }
@@ -230,7 +239,7 @@ impl ZooKeeperServer {
         }
         let file = self.directory.path().join("zoo.cfg");
         fs::write(&file, settings(&data, &self.port, &lines)).expect("a file can be made there");
-        let mut command = java::command(&file);
+        let mut command = java::command(&file, self.memory_mib);
         command.stdout(log_to(&self.log_file())).stderr(log_to(&self.log_file()));
         self.process = Some(Process::start_bound(command));
     }
