@@ -273,7 +273,7 @@ mod tests {
         directory.refuse_shared(Ok(system)).unwrap();
         for (number, name) in [(0x6969, "NFS"), (0xffff_ffff_ff53_4d42, "CIFS"), (0x6573_5546, "FUSE")] {
             assert_eq!(shared_file_system(number), Some(name));
-            system.f_type = number.cast_signed();
+            system.f_type = (number & 0xffff_ffff).cast_signed();
             let error = directory.refuse_shared(Ok(system)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(name) && error.advice().is_some(), "{error}");
