@@ -97,7 +97,14 @@ impl Directory {
 
     pub(crate) fn paths(&self, name: &LockName) -> Paths {
         let spelled = name.canonical();
-        Paths { lock: self.0.join(format!("{spelled}.lock")), token: self.0.join(format!("{spelled}.tok")) }
+        let path = |end: &str| {
+            let mut path = PathBuf::with_capacity(self.0.as_os_str().len() + 1 + spelled.len() + end.len());
+            path.push(&*self.0);
+            path.push(&spelled);
+            path.as_mut_os_string().push(end);
+            path
+        };
+        Paths { lock: path(".lock"), token: path(".tok") }
     }
 
     /// Makes the directory where it is missing, for its owner alone, and refuses one that is not fit for locks.
