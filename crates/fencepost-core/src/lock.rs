@@ -412,6 +412,9 @@ impl Lock {
     /// A grant whose reply came after its own deadline is no grant, and a lease whose fences are not sealed is none.
     async fn seal(&self, lease: &Lease) -> Result<()> {
         lease.check()?;
+        if self.fences.is_empty() {
+            return Ok(());
+        }
         let stamp = lease.stamp();
         let give_up_at =
             lease.deadline().moment().unwrap_or_else(|| self.locks.0.clock().now().after(SEAL_MOST));

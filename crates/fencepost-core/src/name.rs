@@ -3,6 +3,7 @@
 //! Invariant: two different names never have the same canonical spelling (short of a SHA-256 collision), and the
 //! spelling is safe as a file name, a Redis key, an etcd key and a ZooKeeper node.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -45,7 +46,7 @@ impl LockName {
     /// Every byte outside `[A-Za-z0-9._-]` and a leading `.` is percent-encoded; where that is longer than 200 bytes it
     /// is `h~` and the SHA-256 of the name in hexadecimal.
     pub fn canonical(&self) -> String {
-        let mut spelled = utf8_percent_encode(&self.0, ESCAPED).to_string();
+        let mut spelled = Cow::from(utf8_percent_encode(&self.0, ESCAPED)).into_owned();
         if spelled.starts_with('.') {
             spelled.replace_range(..1, "%2E");
         }

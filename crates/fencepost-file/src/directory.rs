@@ -97,7 +97,14 @@ impl Directory {
 
     pub(crate) fn paths(&self, name: &LockName) -> Paths {
         let spelled = name.canonical();
-        Paths { lock: self.0.join(format!("{spelled}.lock")), token: self.0.join(format!("{spelled}.tok")) }
+        let path = |end: &str| {
+            let mut path = PathBuf::with_capacity(self.0.as_os_str().len() + 1 + spelled.len() + end.len());
+            path.push(&*self.0);
+            path.push(&spelled);
+            path.as_mut_os_string().push(end);
+            path
+        };
+        Paths { lock: path(".lock"), token: path(".tok") }
     }
 
     /// Makes the directory where it is missing, for its owner alone, and refuses one that is not fit for locks.
@@ -273,7 +280,7 @@ mod tests {
         directory.refuse_shared(Ok(system)).unwrap();
         for (number, name) in [(0x6969, "NFS"), (0xffff_ffff_ff53_4d42, "CIFS"), (0x6573_5546, "FUSE")] {
             assert_eq!(shared_file_system(number), Some(name));
-            system.f_type = number.cast_signed();
+            system.f_type = (number & 0xffff_ffff).cast_signed();
             let error = directory.refuse_shared(Ok(system)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(name) && error.advice().is_some(), "{error}");

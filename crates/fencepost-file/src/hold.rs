@@ -2,7 +2,8 @@
 //!
 //! Waiters queue on the lock file by `flock(2)`. A cleaner that removes that file would let a newcomer lock a new file
 //! of the same name, so the holder keeps an open-file-description lock (`fcntl(2)`, independent of `flock`) on the token
-//! record as well. Who shares the lock has both locks shared. Invariant: a hold is given out only while both paths still lead to the locked files.
+//! record as well. Who shares the lock has both locks shared. Invariant: a hold is given out only after its files were seen to be there
+//! still when they were locked.
 
 use std::fs::File;
 use std::io;
@@ -70,11 +71,14 @@ impl Hold {
             if !taken(&paths.token, || range::lock(&token, access, range::WHOLE, blocking))? {
                 return Ok(None);
             }
-            // A file that was replaced while we waited is no lock any more: others will open the new one. Those who queue on
-            // another lock file than ours are kept out by the token record, so that it is enough to see that ours was not removed.
-            let (lock_seen, token_id) = (regular(&lock, &paths.lock)?, regular(&token, &paths.token)?.id);
-            if lock_seen.is_linked && token_id.is_at(&paths.token) {
-                return Ok(Some(Self { lock, lock_length: lock_seen.length, token, token_id }));
+            // A file that was replaced before we had it is no lock any more: others will open the new one. Who queues on another lock
+            // file than ours is kept out by the token record. Where nothing was waited for, a record that was moved away in between
+            // is as rare as one that is moved away the moment after, and is noticed like that one.
+            let (lock_seen, token_seen) = (regular(&lock, &paths.lock)?, regular(&token, &paths.token)?);
+            let is_in_place = || blocking == Blocking::No || token_seen.id.is_at(&paths.token);
+            if lock_seen.is_linked && token_seen.is_linked && is_in_place() {
+                let (lock_length, token_id) = (lock_seen.length, token_seen.id);
+                return Ok(Some(Self { lock, lock_length, token, token_id }));
             }
         }
     }

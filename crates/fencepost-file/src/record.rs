@@ -152,6 +152,9 @@ const CAREFULLY: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_sign
 /// A name has 1024 bytes, and each may be escaped; the rest is short.
 const LONGEST_LINE: u64 = 16 * 1024;
 
+/// Most lines have room in so much.
+const USUAL_LINE: usize = 512;
+
 /// Who holds the lock, in the lock's file; believed only while the lock is held.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HolderLine {
@@ -195,7 +198,10 @@ impl HolderLine {
 
     /// Writes the line into a file of `length`. It is for people, so a full disk does not keep anybody from the lock.
     pub(crate) fn write(&self, file: &File, length: u64) {
-        let Ok(mut line) = serde_json::to_vec(self) else { return };
+        let mut line = Vec::with_capacity(USUAL_LINE);
+        if serde_json::to_writer(&mut line, self).is_err() {
+            return;
+        }
         // To make the file shorter takes longer than to fill the rest of it with blanks.
         let length = usize::try_from(length.min(LONGEST_LINE)).unwrap_or_default();
         line.resize(line.len().max(length.saturating_sub(1)), b' ');

@@ -51,6 +51,28 @@ fn pass(duration: Duration) {
     block_on(Clock::system().sleep(duration));
 }
 
+#[test]
+fn waiter_at_a_record_that_was_moved_away_gets_the_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = locks(directory.path()).lock("orders").unwrap().wait(LIMIT);
+    let first = block_on(lock.acquire()).unwrap();
+    let path = |name: &str| directory.path().join(name);
+    // Whoever comes now waits at the record.
+    std::fs::remove_file(path("orders.lock")).unwrap();
+    let next = std::thread::scope(|scope| {
+        let next = scope.spawn(|| block_on(lock.acquire()).unwrap());
+        until("a waiter has the new lock file", || path("orders.lock").exists());
+        // It is blocked in the kernel by then.
+        pass(Duration::from_millis(100));
+        std::fs::rename(path("orders.tok"), path("elsewhere")).unwrap();
+        block_on(first.release()).unwrap_err();
+        next.join().unwrap()
+    });
+    next.check().unwrap();
+    assert!(path("orders.tok").exists(), "it has made a new one");
+    block_on(next.release()).unwrap();
+}
+
 /// The names of the files that end so.
 fn files(directory: &Path, end: &str) -> Vec<String> {
     let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
