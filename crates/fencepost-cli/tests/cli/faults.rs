@@ -26,6 +26,17 @@ pub(crate) fn start_tree(home: &Home, args: &[&str], trap: &str) -> (Running, Ve
     (run, pids)
 }
 
+/// Kills a run and all of its command, so that nobody is left to give anything back.
+pub(crate) fn kill_everything(run: Running, pids: &[i32]) {
+    let guardian = child_of(run.pid());
+    // Stopped first, so that neither can act on the other's death.
+    send(guardian, Signal::STOP);
+    run.signal(Signal::STOP);
+    send(guardian, Signal::KILL);
+    run.kill();
+    pids.iter().filter(|pid| is_alive(**pid)).for_each(|pid| send(*pid, Signal::KILL));
+}
+
 pub(crate) fn last_act(home: &Home) -> u64 {
     home.read("log").lines().filter_map(|line| line.parse().ok()).max().unwrap()
 }

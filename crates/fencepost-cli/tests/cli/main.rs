@@ -19,6 +19,7 @@ mod limits;
 mod look;
 mod manual;
 mod objectstore;
+mod on_servers;
 mod operating_page;
 mod page;
 mod postgres;
@@ -27,6 +28,7 @@ mod publish;
 mod readme;
 mod redis;
 mod run;
+mod scene;
 mod signals;
 #[cfg(feature = "otlp")]
 mod spans;

@@ -263,6 +263,15 @@ pub(crate) fn number(text: &str) -> u64 {
     text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
 }
 
+/// Waits for the end, which comes no more than `most` after `since`.
+#[track_caller]
+pub(crate) fn ends_within(run: Running, since: u64, most: Duration) -> Outcome {
+    let outcome = run.ends();
+    let took = Duration::from_micros(now_micros() - since);
+    assert!(took < most, "{took:?}: {outcome:?}");
+    outcome
+}
+
 /// Waits for the end of all of them.
 #[track_caller]
 pub(crate) fn all_end(runs: Vec<Running>, code: i32) {

@@ -2,8 +2,8 @@
 
 use fencepost_testkit::servers::EtcdCluster;
 
-use super::{await_renewals, number, start_holder};
-use crate::support::{Home, now_micros};
+use crate::scene::{await_renewals, start_holder};
+use crate::support::{Home, now_micros, number};
 
 #[test]
 #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]

@@ -1,9 +1,7 @@
 //! Locks in etcd when nothing goes wrong: what is shown of them, several of them, their names and options.
 
-use serde_json::Value;
-
 use super::{Scene, all_end, json, number};
-use crate::support::{Running, eventually, now_micros};
+use crate::support::{Running, eventually};
 
 #[test]
 #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
@@ -49,22 +47,10 @@ fn names_that_begin_alike_are_different_locks_and_shown_as_they_are() {
     let scene = Scene::new();
     let long = "x".repeat(1000);
     let names = ["a", "a/", "a/b", "ab", "a//b", "a/q/x", "a b", "*", ".offset", "🔒", &long];
-    let holders: Vec<_> =
-        names.iter().map(|name| scene.home.start(["run", name, "--", "sleep", "60"])).collect();
-    let list = || json(&scene.home.run(["list", "--json"]).exits(0));
-    eventually("all holders", || list().as_array().unwrap().len() == names.len());
     // Keys of others are no locks and hold up nobody.
     scene.server.control(&["put", "/fencepost/a/zzz", "x"]);
     scene.server.control(&["put", "/fencepost/free/q/zzz", "x"]);
-    let list = list();
-    let listed: Vec<_> =
-        list.as_array().unwrap().iter().map(|state| state["lock"].as_str().unwrap()).collect();
-    let mut sorted = names;
-    sorted.sort_unstable();
-    assert_eq!(listed, sorted);
-    for name in names {
-        scene.home.run(["run", "-n", name, "--", "true"]).exits(75);
-    }
+    let holders = scene.hold_each_of(&names);
     scene.home.run(["run", "-n", "free", "--", "true"]).exits(0);
     assert_eq!(json(&scene.home.run(["list", "--json", "a/"]).exits(0)).as_array().unwrap().len(), 4);
     drop(holders);
@@ -72,55 +58,10 @@ fn names_that_begin_alike_are_different_locks_and_shown_as_they_are() {
 
 #[test]
 #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
-fn several_locks_are_taken_all_or_none() {
-    let scene = Scene::new();
-    let script =
-        "echo $FENCEPOST_LOCK $FENCEPOST_BACKEND_KIND; echo $FENCEPOST_TOKENS; fencepost list --json";
-    let run = scene.home.run(["run", "b", "a", "--", "sh", "-c", script]).exits(0);
-    let mut lines = run.stdout.lines();
-    assert_eq!(lines.next(), Some("b etcd"));
-    let tokens: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!((&tokens[0]["lock"], &tokens[1]["lock"]), (&"b".into(), &"a".into()));
-    let list: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!((&list[0]["token"], &list[1]["token"]), (&tokens[1]["token"], &tokens[0]["token"]));
-    let holder = scene.start_holder(&["--ttl", "20s"]);
-    scene.home.run(["run", "-n", "a", "demo", "z", "--", "touch", "ran"]).exits(75);
-    for free in ["a", "z"] {
-        scene.home.run(["status", free]).exits(1);
-    }
-    scene.home.write("stop", "");
-    holder.ends().exits(0);
-    assert!(!scene.home.path("ran").exists());
-    scene.assert_nothing_is_left();
-}
-
-#[test]
-#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
-fn lock_stays_taken_at_least_so_long_after_its_run_has_ended() {
-    let scene = Scene::new();
-    let before = now_micros();
-    scene.home.run(["run", "--at-least", "1500ms", "demo", "--", "true"]).exits(0);
-    let waiter = scene.home.start(["run", "demo", "--", "date", "+%s%6N"]);
-    let status = scene.status("demo");
-    assert_eq!((&status["state"], &status["holder"]), (&"resting".into(), &Value::Null));
-    let refused = scene.home.run(["run", "-n", "demo", "--", "true"]).exits(75);
-    assert!(refused.stderr.contains("demo is resting"), "{}", refused.stderr);
-    let began = number(&waiter.ends().exits(0).stdout);
-    assert!(began > before + 1_500_000, "{}", began - before);
-    scene.assert_nothing_is_left();
-}
-
-#[test]
-#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
-fn ttl_that_the_server_gives_is_said_and_one_above_the_longest_refused() {
+fn ttl_that_the_server_gives_is_said() {
     let scene = Scene::new();
     let run = scene.home.run(["run", "--ttl", "500ms", "demo", "--", "true"]).exits(0);
     assert!(run.stderr.contains("demo: ") && run.stderr.contains("1s"), "{}", run.stderr);
     let quiet = scene.home.run(["run", "--ttl", "2s", "demo", "--", "true"]).exits(0);
     assert_eq!(quiet.stderr, "");
-    let refused = scene.home.run(["run", "--ttl", "61s", "demo", "--", "touch", "ran"]).exits(64);
-    assert!(refused.stderr.contains("hint:") && refused.stderr.contains("max_ttl"), "{}", refused.stderr);
-    let longer = format!("{}?max_ttl=2m", scene.server.url());
-    scene.home.run(["run", "--backend", &longer, "--ttl", "61s", "demo", "--", "true"]).exits(0);
-    assert!(!scene.home.path("ran").exists());
 }

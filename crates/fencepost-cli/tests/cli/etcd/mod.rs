@@ -1,88 +1,67 @@
-//! `run`, `status`, `list` and `revoke` with locks in etcd: a real node or three, and a proxy in front that fails as told.
+//! `run`, `status`, `list` and `revoke` with locks in etcd: a node or three.
 //!
-//! Whoever is to suffer goes through the proxy; everybody else goes straight to the server.
+//! What it does as other servers do is in `on_servers/`.
 
 mod cluster;
 mod killed;
 mod locks;
 mod lost;
 mod moving;
-mod network;
 mod refusing;
 mod stopped;
-mod storm;
 
-use fencepost_testkit::proxy::{Mode, Proxy};
+use std::net::SocketAddr;
+
 use fencepost_testkit::servers::EtcdServer;
-use serde_json::Value;
 
-use crate::support::{Home, Running, all_end, eventually, json, number};
+use crate::scene::Server;
+use crate::support::{all_end, eventually, json, number};
 
 /// A server, the proxy in front of it, and a home whose locks are on the server.
-struct Scene {
-    home: Home,
-    server: EtcdServer,
-    proxy: Proxy,
-}
+type Scene = crate::scene::Scene<EtcdServer>;
 
-impl Scene {
-    fn new() -> Self {
-        let server = EtcdServer::start();
-        let home = Home::on(&server.url());
-        let proxy = Proxy::start(server.address());
-        Self { home, server, proxy }
+impl Server for EtcdServer {
+    const KIND: &'static str = "etcd";
+
+    fn begin() -> Self {
+        Self::start()
     }
 
-    /// The server's URL by way of the proxy.
-    fn through(&self) -> String {
-        format!("etcd://{}", self.proxy.address())
+    fn address(&self) -> SocketAddr {
+        Self::address(self)
     }
 
-    /// Whether somebody has a place in the lock's queue, as a holder, a waiter or a rest.
+    fn url_at(address: SocketAddr) -> String {
+        format!("etcd://{address}")
+    }
+
+    fn stop(&self) {
+        Self::stop(self);
+    }
+
+    fn go_on(&self) {
+        Self::go_on(self);
+    }
+
     fn has_place(&self, lock: &str) -> bool {
-        !self.server.keys(&format!("/fencepost/{lock}/q/")).is_empty()
+        !self.keys(&format!("/fencepost/{lock}/q/")).is_empty()
     }
 
-    /// A holder whose command ends when the file `stop` is there.
-    fn start_holder(&self, args: &[&str]) -> Running {
-        start_holder(&self.home, args)
-    }
-
-    fn status(&self, lock: &str) -> Value {
-        json(&self.home.run(["status", "--json", lock]))
-    }
-
-    /// Resets all connections to the proxy, and with them what it has held back.
-    fn reset_connections(&self) {
-        self.proxy.set(Mode::Cut);
-        self.proxy.set(Mode::Pass);
-    }
-
-    /// Waits until the holder that writes `events` has been heard by the server twice from now on.
-    fn await_renewals(&self) {
-        await_renewals(&self.home);
-    }
-
-    /// Asserts that of all locks nothing is left, and no lease lasts.
-    #[track_caller]
+    /// The offset is left, and no lease lasts.
     fn assert_nothing_is_left(&self) {
         eventually("the offset alone", || {
-            self.server.keys("/").iter().all(|key| key == "/fencepost/.offset" || key.contains("/r/"))
+            self.keys("/").iter().all(|key| key == "/fencepost/.offset" || key.contains("/r/"))
         });
     }
-}
 
-fn start_holder(home: &Home, args: &[&str]) -> Running {
-    let script = "echo $FENCEPOST_TOKEN >held; while [ ! -e stop ]; do sleep 0.02; done";
-    let args = args.iter().copied().chain(["demo", "--", "sh", "-c", script]);
-    let run = home.start(["run"].into_iter().chain(args));
-    home.await_line("held");
-    run
-}
+    fn assert_nothing_lasts(&self) {
+        self.assert_nothing_is_left();
+        eventually("no lease", || self.control(&["lease", "list"]).lines().count() == 1);
+    }
 
-fn await_renewals(home: &Home) {
-    let renewals = || home.read("events").matches("\"renewed\"").count();
-    let before = renewals();
-    // The first one may have been sent before now.
-    eventually("two renewals", || renewals() >= before + 3);
+    fn disturb(&self, chance: u64) {
+        if chance < 2 {
+            self.stop();
+        }
+    }
 }

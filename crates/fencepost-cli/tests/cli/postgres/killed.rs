@@ -5,9 +5,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Scene, all_end, number};
+use super::{Scene, number};
 use crate::faults::{last_act, start_tree};
-use crate::support::{Running, child_of, eventually, is_alive, now_micros, send, sleep};
+use crate::support::{child_of, eventually, is_alive, now_micros, send, sleep};
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
@@ -178,35 +178,4 @@ fn background_process_of_a_command_that_has_ended_keeps_the_lock() {
     assert!(number(&scene.home.read("late")) < number(&next.stdout));
     let holder = holder.ends().exits(0);
     assert!(holder.stderr.contains("still held"), "{}", holder.stderr);
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn signal_ends_the_wait_for_the_last_of_several_locks_and_frees_the_first() {
-    let scene = Scene::new();
-    let holder = scene.start_holder(&[]);
-    let waiter = scene.home.start(["run", "a", "demo", "z", "--", "touch", "ran"]);
-    scene.home.await_waiter("demo");
-    scene.home.run(["run", "-n", "a", "--", "true"]).exits(75);
-    waiter.signal(Signal::TERM);
-    waiter.ends().exits(143);
-    scene.home.run(["run", "-n", "a", "z", "--", "true"]).exits(0);
-    scene.end(holder);
-    assert!(!scene.home.path("ran").exists());
-    scene.assert_nothing_is_left();
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn waiters_that_give_up_leave_the_holder_alone() {
-    let scene = Scene::new();
-    let holder = scene.start_holder(&["--ttl", "2s"]);
-    let waiter =
-        |_| -> Running { scene.home.start(["run", "--wait", "200ms", "demo", "--", "touch", "ran"]) };
-    all_end((0..10).map(waiter).collect(), 75);
-    assert_eq!(scene.status("demo")["token"], number(&scene.home.read("held")));
-    assert_eq!(scene.status("demo")["waiters"], Value::Array(Vec::new()));
-    scene.end(holder);
-    assert!(!scene.home.path("ran").exists());
-    scene.assert_nothing_is_left();
 }

@@ -1,8 +1,5 @@
 //! Locks in a Postgres database when nothing goes wrong: several of them, their names, their options, and times.
 
-use fencepost_testkit::servers::PostgresServer;
-use serde_json::Value;
-
 use super::{Scene, all_end, json, number};
 use crate::support::{Home, eventually, now_micros};
 
@@ -44,35 +41,6 @@ fn several_locks_of_one_run_hold_one_connection() {
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn several_locks_are_taken_all_or_none() {
-    let scene = Scene::new();
-    let holder = scene.start_holder(&[]);
-    scene.home.run(["run", "-n", "a", "demo", "z", "--", "touch", "ran"]).exits(75);
-    scene.home.run(["run", "--wait", "1s", "a", "demo", "z", "--", "touch", "ran"]).exits(75);
-    for free in ["a", "z"] {
-        scene.home.run(["status", free]).exits(1);
-    }
-    scene.end(holder);
-    assert!(!scene.home.path("ran").exists());
-    scene.assert_nothing_is_left();
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn several_locks_in_any_order_do_not_deadlock() {
-    let scene = Scene::new();
-    let runs: Vec<_> = (0..6)
-        .map(|index| {
-            let order = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]][index % 3];
-            scene.home.start(["run"].into_iter().chain(order).chain(["--", "sleep", "0.02"]))
-        })
-        .collect();
-    all_end(runs, 0);
-    scene.assert_nothing_is_left();
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn odd_names_are_different_locks_and_shown_as_they_are() {
     let scene = Scene::new();
     let long = "x".repeat(1000);
@@ -96,20 +64,7 @@ fn odd_names_are_different_locks_and_shown_as_they_are() {
         "buckeroo",
         &long,
     ];
-    let holders: Vec<_> =
-        names.iter().map(|name| scene.home.start(["run", name, "--", "sleep", "60"])).collect();
-    let list = || json(&scene.home.run(["list", "--json"]).exits(0));
-    eventually("all holders", || list().as_array().unwrap().len() == names.len());
-    let list = list();
-    let listed: Vec<_> =
-        list.as_array().unwrap().iter().map(|state| state["lock"].as_str().unwrap()).collect();
-    let mut sorted = names;
-    sorted.sort_unstable();
-    assert_eq!(listed, sorted);
-    for name in names {
-        assert_eq!(scene.status(name)["lock"], name);
-        scene.home.run(["run", "-n", name, "--", "true"]).exits(75);
-    }
+    let holders = scene.hold_each_of(&names);
     for (prefix, count) in [("a/", 2), ("a_", 1), ("a%", 1), ("a", 7)] {
         let list = json(&scene.home.run(["list", "--json", prefix]).exits(0));
         assert_eq!(list.as_array().unwrap().len(), count, "{prefix}: {list}");
@@ -133,45 +88,6 @@ fn same_name_in_two_databases_is_two_locks() {
     other.run(["run", "-n", "demo", "--", "true"]).exits(0);
     scene.home.run(["run", "-n", "demo", "--", "true"]).exits(75);
     scene.end(holder);
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn locks_of_a_file_and_of_a_database_are_held_together() {
-    let server = PostgresServer::start();
-    let home = Home::new();
-    home.write(
-        "fencepost.toml",
-        &format!(
-            "[backends.far]\nurl = {:?}\n[backends.near]\nurl = 'file:{}'\n\
-             [[locks]]\nmatch = 'far/**'\nbackend = 'far'\n[[locks]]\nmatch = '**'\nbackend = 'near'\n",
-            server.url(),
-            home.path("locks").display()
-        ),
-    );
-    let script = "fencepost list --json; echo $FENCEPOST_BACKEND_KIND";
-    let run = home.run(["run", "near", "far/1", "--", "sh", "-c", script]).exits(0);
-    let (list, kind) = run.stdout.split_once('\n').unwrap();
-    let list: Value = serde_json::from_str(list).unwrap();
-    let shown: Vec<_> = list.as_array().unwrap().iter().map(|one| (&one["lock"], &one["backend"])).collect();
-    assert_eq!(shown, [(&"far/1".into(), &"postgres".into()), (&"near".into(), &"file".into())]);
-    assert_eq!(kind.trim(), "file", "that of the first");
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn lock_stays_taken_at_least_so_long() {
-    let scene = Scene::new();
-    let before = now_micros();
-    scene.home.run(["run", "--at-least", "2s", "demo", "--", "true"]).exits(0);
-    let waiter = scene.home.start(["run", "demo", "--", "date", "+%s%6N"]);
-    let status = scene.status("demo");
-    assert_eq!((&status["state"], &status["holder"]), (&"resting".into(), &Value::Null));
-    let refused = scene.home.run(["run", "-n", "demo", "--", "true"]).exits(75);
-    assert!(refused.stderr.contains("demo is resting"), "{}", refused.stderr);
-    let began = number(&waiter.ends().exits(0).stdout);
-    assert!(began > before + 2_000_000, "{}", began - before);
-    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -223,17 +139,6 @@ fn command_is_stopped_after_its_longest_time_and_then_the_lock_is_free() {
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn ttl_above_the_longest_is_refused_with_a_hint() {
-    let scene = Scene::new();
-    let refused = scene.home.run(["run", "--ttl", "61s", "demo", "--", "touch", "ran"]).exits(64);
-    assert!(refused.stderr.contains("hint:") && refused.stderr.contains("max_ttl"), "{}", refused.stderr);
-    assert!(!scene.home.path("ran").exists());
-    let longer = format!("{}?max_ttl=2m", scene.server.url());
-    scene.home.run(["run", "--backend", &longer, "--ttl", "61s", "demo", "--", "true"]).exits(0);
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn holder_builds_an_index_concurrently_while_others_wait() {
     let scene = Scene::new();
     scene.server.execute("create table t (x int); insert into t select generate_series(1, 1000)");
@@ -255,19 +160,4 @@ fn holder_builds_an_index_concurrently_while_others_wait() {
     all_end(waiters, 0);
     assert_eq!(scene.server.query("select indisvalid from pg_index where indexrelid = 'i'::regclass"), "t");
     assert!(!scene.server.log().contains("deadlock"), "{}", scene.server.log());
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn runs_of_several_shells_count_every_addition() {
-    let scene = Scene::new();
-    scene.home.write("counter", "0\n");
-    scene.home.write("add", "read n <counter; echo $((n + 1)) >counter; echo $FENCEPOST_TOKEN >>tokens\n");
-    let each = "seq 25 | xargs -P 1 -I{} fencepost -q run counter -- sh add";
-    scene.home.shell(&format!("for i in 1 2 3 4; do {each} & done; wait")).exits(0);
-    assert_eq!(scene.home.read("counter"), "100\n");
-    let tokens = scene.home.read("tokens");
-    let tokens: Vec<u64> = tokens.lines().map(number).collect();
-    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
-    scene.assert_nothing_is_left();
 }

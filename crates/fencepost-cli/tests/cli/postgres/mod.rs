@@ -1,6 +1,6 @@
-//! `run`, `status` and `list` with locks in a Postgres database: a real server, and a proxy in front of it that fails as told.
+//! `run`, `status` and `list` with locks in a Postgres database.
 //!
-//! Whoever is to suffer goes through the proxy; everybody else goes straight to the server.
+//! What it does as other servers do is in `on_servers/`.
 
 mod crowds;
 mod killed;
@@ -14,88 +14,81 @@ mod refusing;
 mod stopped;
 mod storm;
 
-use fencepost_testkit::proxy::Proxy;
-use fencepost_testkit::servers::PostgresServer;
-use serde_json::Value;
+use std::net::SocketAddr;
 
-use crate::support::{Home, Running, all_end, eventually, json, number};
+use fencepost_testkit::servers::PostgresServer;
+
+use crate::scene::Server;
+use crate::support::{Home, all_end, eventually, json, number};
 
 /// A server, the proxy in front of it, and a home whose locks are on the server.
-struct Scene {
-    home: Home,
-    server: PostgresServer,
-    proxy: Proxy,
-}
+type Scene = crate::scene::Scene<PostgresServer>;
 
 impl Scene {
-    fn new() -> Self {
-        Self::of(PostgresServer::start())
-    }
-
-    fn of(server: PostgresServer) -> Self {
-        let home = Home::on(&server.url());
-        let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into());
-        Self { home, server, proxy }
-    }
-
     /// A home whose locks are at the server's URL with these options.
     fn with(options: &str) -> Self {
         let mut scene = Self::new();
-        scene.home = Home::on(&format!("{}?{options}", scene.server.url()));
+        scene.home = Home::on(&scene.url_with(options));
         scene
-    }
-
-    /// The server's URL by way of the proxy.
-    fn through(&self) -> String {
-        format!("postgres://postgres@{}/postgres", self.proxy.address())
-    }
-
-    /// A holder whose command ends when the file `stop` is there.
-    fn start_holder(&self, args: &[&str]) -> Running {
-        let script = "echo $FENCEPOST_TOKEN >held; while [ ! -e stop ]; do sleep 0.02; done";
-        let args = args.iter().copied().chain(["demo", "--", "sh", "-c", script]);
-        let run = self.home.start(["run"].into_iter().chain(args));
-        self.home.await_line("held");
-        run
-    }
-
-    fn status(&self, lock: &str) -> Value {
-        json(&self.home.run(["status", "--json", lock]))
-    }
-
-    fn waiters(&self, lock: &str) -> usize {
-        self.status(lock)["waiters"].as_array().unwrap().len()
     }
 
     /// The server's process behind the session that holds the lock.
     fn holding(&self, lock: &str) -> Option<u32> {
-        let pid = self.server.query(&format!(
-            "select k.pid from pg_locks k join fencepost.lock l on l.id = k.objid
-             where k.classid = {LOCK} and k.objsubid = 2 and k.granted and l.name = '{lock}'"
-        ));
-        (!pid.is_empty()).then(|| pid.parse().unwrap())
+        holding(&self.server, lock)
     }
 
     /// The number of sessions that fencepost has on the server.
     fn sessions(&self) -> u64 {
-        number(&self.server.query(
-            "select count(*) from pg_stat_activity where application_name = 'fencepost' and pid <> pg_backend_pid()",
-        ))
+        sessions(&self.server)
+    }
+}
+
+impl Server for PostgresServer {
+    const KIND: &'static str = "postgres";
+
+    fn begin() -> Self {
+        Self::start()
     }
 
-    /// Asserts that after a moment nobody has a session, and with it a lock or a place in a queue.
-    #[track_caller]
+    fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port()).into()
+    }
+
+    fn url_at(address: SocketAddr) -> String {
+        format!("postgres://postgres@{address}/postgres")
+    }
+
+    fn stop(&self) {
+        Self::stop(self);
+    }
+
+    fn go_on(&self) {
+        Self::go_on(self);
+    }
+
+    fn has_place(&self, lock: &str) -> bool {
+        holding(self, lock).is_some()
+    }
+
+    /// After a moment nobody has a session, and with it a lock or a place in a queue.
     fn assert_nothing_is_left(&self) {
-        eventually("no session", || self.sessions() == 0);
-        assert_eq!(self.server.query("select count(*) from pg_locks where locktype = 'advisory'"), "0");
+        eventually("no session", || sessions(self) == 0);
+        assert_eq!(self.query("select count(*) from pg_locks where locktype = 'advisory'"), "0");
     }
+}
 
-    /// Ends the command of [`start_holder`](Self::start_holder).
-    #[track_caller]
-    fn end(&self, holder: Running) {
-        self.home.write("stop", "");
-        holder.ends().exits(0);
-    }
+fn holding(server: &PostgresServer, lock: &str) -> Option<u32> {
+    let pid = server.query(&format!(
+        "select k.pid from pg_locks k join fencepost.lock l on l.id = k.objid
+         where k.classid = {LOCK} and k.objsubid = 2 and k.granted and l.name = '{lock}'"
+    ));
+    (!pid.is_empty()).then(|| pid.parse().unwrap())
+}
+
+fn sessions(server: &PostgresServer) -> u64 {
+    number(&server.query(
+        "select count(*) from pg_stat_activity where application_name = 'fencepost' and pid <> pg_backend_pid()",
+    ))
 }
 
 /// The first part of the keys of locks.

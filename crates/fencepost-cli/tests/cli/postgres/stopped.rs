@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::{LOCK, Scene, number};
 use crate::faults::{last_act, start_tree};
-use crate::support::{Outcome, Running, child_of, eventually, is_alive, now_micros, send, sleep};
+use crate::support::{Running, child_of, ends_within, eventually, is_alive, now_micros, send, sleep};
 
 const SHORT: [&str; 7] = ["run", "--ttl", "1s", "--grace", "200ms", "--report", "report"];
 
@@ -117,31 +117,6 @@ fn holder_of_a_stopped_server_has_ended_before_its_deadline() {
         assert!(last_act(&scene.home) < number(&next.stdout));
         scene.assert_nothing_is_left();
     }
-}
-
-#[test]
-#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
-fn server_that_stops_for_a_moment_costs_nothing() {
-    let scene = Scene::new();
-    let holder = scene.start_holder(&["--ttl", "10s"]);
-    let waiter = scene.home.start(["run", "demo", "--", "cat", "held"]);
-    scene.home.await_waiter("demo");
-    scene.server.stop();
-    scene.home.write("stop", "");
-    sleep(Duration::from_millis(300));
-    scene.server.go_on();
-    holder.ends().exits(0);
-    waiter.ends().exits(0);
-    scene.assert_nothing_is_left();
-}
-
-/// Ends with `outcome` and no more than `most` after `since`.
-#[track_caller]
-fn ends_within(run: Running, since: u64, most: Duration) -> Outcome {
-    let outcome = run.ends();
-    let took = Duration::from_micros(now_micros() - since);
-    assert!(took < most, "{took:?}: {outcome:?}");
-    outcome
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn state(home: &Home) -> Value {
 fn lease_of_a_script_lasts_while_it_renews_and_is_free_when_it_releases() {
     let scene = Scene::new();
     each_step_in_a_process_of_its_own(&scene.home, "redis");
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn signal_ends_the_wait_for_a_lease_and_leaves_nothing() {
     assert_eq!((ended.code, &*ended.stdout), (Some(143), ""), "{ended:?}");
     scene.home.run(["release", "demo", "--lease", &lease(&holder)]).exits(0);
     scene.home.run(["status", "demo"]).exits(1);
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn grant_whose_reply_was_lost_is_found_again() {
     run.ends().exits(0);
     let ran = number(&scene.home.read("ran"));
     assert!(ran < healed_at + 10_000_000, "long before the ttl, and once");
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
     assert!(scene.home.json("report")["token"].is_u64());
 }
 
@@ -48,7 +48,7 @@ fn grant_whose_reply_is_late_is_found_again_on_the_next_connection() {
     scene.proxy.set(Mode::Pass);
     run.ends().exits(0);
     assert!(number(&scene.home.read("ran")) < healed_at + 10_000_000);
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn grant_that_was_never_heard_of_is_cancelled() {
     assert!(run.stderr.contains("may have granted"), "{}", run.stderr);
     assert!(!scene.home.path("ran").exists());
     assert_eq!(scene.home.json("report")["outcome"], "unavailable");
-    eventually("the cancellation", || !scene.has_record("demo"));
-    scene.assert_all_expire();
+    eventually("the cancellation", || !scene.has_place("demo"));
+    super::assert_all_expire(&scene.server);
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn grant_behind_a_black_hole_is_cancelled_when_that_is_over() {
     let run = run.ends().exits(69);
     assert!(run.stderr.contains("ttl"), "{}", run.stderr);
     assert!(!scene.home.path("ran").exists());
-    assert!(scene.has_record("demo"), "nothing could be done about it");
+    assert!(scene.has_place("demo"), "nothing could be done about it");
     scene.proxy.set(Mode::Pass);
-    eventually("the cancellation", || !scene.has_record("demo"));
+    eventually("the cancellation", || !scene.has_place("demo"));
 }
 
 /// Loses the first try of a release in `hole` and then lets everything pass.
@@ -89,13 +89,13 @@ fn release_outlives(hole: Mode, is_lost: impl Fn(&Scene) -> bool) {
     scene.reset_connections();
     let run = run.ends().exits(0);
     assert_eq!(run.stderr, "");
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn release_whose_reply_was_lost_was_one() {
-    release_outlives(Mode::ReplyHole, |scene| !scene.has_record("demo") && scene.proxy.held_replies() > 0);
+    release_outlives(Mode::ReplyHole, |scene| !scene.has_place("demo") && scene.proxy.held_replies() > 0);
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn release_behind_a_black_hole_is_sent_again_when_that_is_over() {
     scene.proxy.set(Mode::Blackhole);
     scene.home.write("stop", "");
     eventually("a second connection", || scene.proxy.connections() > 1);
-    assert!(scene.has_record("demo"));
+    assert!(scene.has_place("demo"));
     scene.proxy.set(Mode::Pass);
     run.ends().exits(0);
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn signal_ends_the_wait_for_a_release_that_nobody_answers() {
     assert!(run.stderr.contains("demo: cannot release the lock") && run.stderr.contains("ttl"), "{run:?}");
     assert_eq!(scene.home.json("report")["outcome"], "ran");
     scene.proxy.set(Mode::Pass);
-    eventually("the release that was held up", || !scene.has_record("demo"));
+    eventually("the release that was held up", || !scene.has_place("demo"));
 }
 
 #[test]
@@ -176,15 +176,15 @@ fn silent_server_does_not_hold_up_the_release_on_another() {
             "[backends.silent]\nurl = {:?}\n[backends.other]\nurl = {:?}\n\
              [[locks]]\nmatch = 'z'\nbackend = 'silent'\n[[locks]]\nmatch = '*'\nbackend = 'other'\n",
             silent.through(),
-            super::url(&other.server)
+            other.url()
         ),
     );
     let script = "echo >held; while [ ! -e stop ]; do sleep 0.02; done";
     let _run = other.home.start(["run", "--ttl", "60s", "demo", "z", "--", "sh", "-c", script]);
     other.home.await_file("held");
-    assert!(silent.has_record("z") && other.has_record("demo"));
+    assert!(silent.has_place("z") && other.has_place("demo"));
     silent.proxy.set(Mode::Blackhole);
     other.home.write("stop", "");
-    eventually("the release on the other", || !other.has_record("demo"));
-    assert!(silent.has_record("z"));
+    eventually("the release on the other", || !other.has_place("demo"));
+    assert!(silent.has_place("z"));
 }

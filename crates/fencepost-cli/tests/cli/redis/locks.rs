@@ -1,10 +1,9 @@
 //! Locks on a Redis when nothing goes wrong: what is shown of them, several of them, their names and options.
 
 use fencepost_testkit::servers::RedisSetup;
-use serde_json::Value;
 
-use super::{Scene, all_end, json, number};
-use crate::support::{Home, Running, assert_has_every_key, eventually, now_micros};
+use super::{Scene, all_end, json, keys, number};
+use crate::support::{Home, Running, assert_has_every_key, eventually};
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
@@ -43,7 +42,7 @@ fn status_says_who_holds_and_who_waits_in_order() {
     holder.ends().exits(0);
     assert_eq!(scene.home.json("report")["holder"], status["holder"]);
     all_end(waiters, 0);
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -76,121 +75,14 @@ fn odd_names_are_different_locks_and_shown_as_they_are() {
     let scene = Scene::new();
     let long = "x".repeat(1000);
     let names = ["a//b", "a/b", "{a}b", "}", "%7Ba%7Db", "a b", "*", "a|b", "🔒", &long];
-    let holders: Vec<_> =
-        names.iter().map(|name| scene.home.start(["run", name, "--", "sleep", "60"])).collect();
-    let list = || json(&scene.home.run(["list", "--json"]).exits(0));
-    eventually("all holders", || list().as_array().unwrap().len() == names.len());
-    let list = list();
-    let listed: Vec<_> =
-        list.as_array().unwrap().iter().map(|state| state["lock"].as_str().unwrap()).collect();
-    let mut sorted = names;
-    sorted.sort_unstable();
-    assert_eq!(listed, sorted);
-    for name in names {
-        assert_eq!(scene.status(name)["lock"], name);
-        scene.home.run(["run", "-n", name, "--", "true"]).exits(75);
-    }
+    let holders = scene.hold_each_of(&names);
     assert_eq!(json(&scene.home.run(["list", "--json", "a/"]).exits(0)).as_array().unwrap().len(), 2);
     scene.home.run(["status", "a"]).exits(1);
     drop(holders);
     for name in names {
         scene.home.run(["run", "--wait", "20s", name, "--", "true"]).exits(0);
     }
-    scene.assert_only_tokens_are_left();
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn several_locks_are_taken_all_or_none() {
-    let scene = Scene::new();
-    let script =
-        "echo $FENCEPOST_LOCK $FENCEPOST_BACKEND_KIND; echo $FENCEPOST_TOKENS; fencepost list --json";
-    let run = scene.home.run(["run", "b", "a", "--", "sh", "-c", script]).exits(0);
-    let mut lines = run.stdout.lines();
-    assert_eq!(lines.next(), Some("b redis"));
-    let tokens: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!((&tokens[0]["lock"], &tokens[1]["lock"]), (&"b".into(), &"a".into()));
-    let list: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!((&list[0]["token"], &list[1]["token"]), (&tokens[1]["token"], &tokens[0]["token"]));
-    let holder = scene.start_holder(&["--ttl", "20s"]);
-    scene.home.run(["run", "-n", "a", "demo", "z", "--", "touch", "ran"]).exits(75);
-    for free in ["a", "z"] {
-        scene.home.run(["status", free]).exits(1);
-    }
-    scene.home.write("stop", "");
-    holder.ends().exits(0);
-    assert!(!scene.home.path("ran").exists());
-    scene.assert_only_tokens_are_left();
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn several_locks_in_any_order_do_not_deadlock() {
-    let scene = Scene::new();
-    let runs: Vec<_> = (0..6)
-        .map(|index| {
-            let order = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]][index % 3];
-            scene.home.start(["run"].into_iter().chain(order).chain(["--", "sleep", "0.02"]))
-        })
-        .collect();
-    all_end(runs, 0);
-    scene.assert_only_tokens_are_left();
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn locks_of_a_file_and_of_a_redis_are_held_together() {
-    let scene = Scene::new();
-    let home = Home::new();
-    let (redis, file) = (super::url(&scene.server), home.path("locks"));
-    home.write(
-        "fencepost.toml",
-        &format!(
-            "[backends.far]\nurl = {redis:?}\n[backends.near]\nurl = 'file:{}'\n\
-             [[locks]]\nmatch = 'far/**'\nbackend = 'far'\n[[locks]]\nmatch = '**'\nbackend = 'near'\n",
-            file.display()
-        ),
-    );
-    let script = "fencepost list --json; echo $FENCEPOST_BACKEND_KIND";
-    let run = home.run(["run", "near", "far/1", "--report", "report", "--", "sh", "-c", script]).exits(0);
-    let (list, kind) = run.stdout.split_once('\n').unwrap();
-    let list: Value = serde_json::from_str(list).unwrap();
-    let shown: Vec<_> = list.as_array().unwrap().iter().map(|one| (&one["lock"], &one["backend"])).collect();
-    assert_eq!(shown, [(&"far/1".into(), &"redis".into()), (&"near".into(), &"file".into())]);
-    assert_eq!(kind.trim(), "file", "that of the first");
-    assert_eq!(home.json("report")["locks"][1]["backend"], "redis");
-    let holder = home.start(["run", "near", "far/1", "--", "sh", "-c", "echo >held; sleep 60"]);
-    home.await_file("held");
-    holder.kill();
-    home.run(["run", "--wait", "20s", "far/1", "near", "--", "true"]).exits(0);
-    scene.assert_only_tokens_are_left();
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn lock_stays_taken_at_least_so_long() {
-    let scene = Scene::new();
-    let before = now_micros();
-    scene.home.run(["run", "--at-least", "1500ms", "demo", "--", "true"]).exits(0);
-    let waiter = scene.home.start(["run", "demo", "--", "date", "+%s%6N"]);
-    let status = scene.status("demo");
-    assert_eq!((&status["state"], &status["holder"]), (&"resting".into(), &Value::Null));
-    let refused = scene.home.run(["run", "-n", "demo", "--", "true"]).exits(75);
-    assert!(refused.stderr.contains("demo is resting"), "{}", refused.stderr);
-    let began = number(&waiter.ends().exits(0).stdout);
-    assert!(began > before + 1_500_000, "{}", began - before);
-    scene.assert_only_tokens_are_left();
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn ttl_above_the_longest_is_refused_with_a_hint() {
-    let scene = Scene::new();
-    let refused = scene.home.run(["run", "--ttl", "61s", "demo", "--", "touch", "ran"]).exits(64);
-    assert!(refused.stderr.contains("hint:") && refused.stderr.contains("max_ttl"), "{}", refused.stderr);
-    assert!(!scene.home.path("ran").exists());
-    let longer = format!("{}&max_ttl=2m", super::url(&scene.server));
-    scene.home.run(["run", "--backend", &longer, "--ttl", "61s", "demo", "--", "true"]).exits(0);
+    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -198,22 +90,7 @@ fn ttl_above_the_longest_is_refused_with_a_hint() {
 fn run_itself_is_silent_when_all_goes_well() {
     let scene = Scene::new();
     assert_eq!(scene.home.run(["run", "demo", "--", "true"]).exits(0).stderr, "");
-    assert!(scene.keys().iter().all(|key| key.starts_with("fencepost:")), "{:?}", scene.keys());
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn runs_of_several_shells_count_every_addition() {
-    let scene = Scene::new();
-    scene.home.write("counter", "0\n");
-    scene.home.write("add", "read n <counter; echo $((n + 1)) >counter; echo $FENCEPOST_TOKEN >>tokens\n");
-    let each = "seq 25 | xargs -P 1 -I{} fencepost -q run counter -- sh add";
-    scene.home.shell(&format!("for i in 1 2 3 4; do {each} & done; wait")).exits(0);
-    assert_eq!(scene.home.read("counter"), "100\n");
-    let tokens = scene.home.read("tokens");
-    let tokens: Vec<u64> = tokens.lines().map(number).collect();
-    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
-    scene.assert_only_tokens_are_left();
+    assert!(keys(&scene.server).iter().all(|key| key.starts_with("fencepost:")), "{:?}", keys(&scene.server));
 }
 
 #[test]
@@ -267,5 +144,5 @@ fn ttl_that_is_too_short_is_refused_before_anything_is_asked() {
         let refused = scene.home.run(["run", "--ttl", ttl, "demo", "--", "touch", "ran"]).exits(64);
         assert!(refused.stderr.contains("error:"), "{ttl}: {}", refused.stderr);
     }
-    assert!(!scene.home.path("ran").exists() && scene.keys().is_empty(), "{:?}", scene.keys());
+    assert!(!scene.home.path("ran").exists() && keys(&scene.server).is_empty(), "{:?}", keys(&scene.server));
 }

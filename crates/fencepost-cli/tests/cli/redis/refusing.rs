@@ -134,7 +134,7 @@ fn full_server_starts_no_command_and_keeps_its_holder() {
     scene.await_renewals();
     scene.home.write("stop", "");
     holder.ends().exits(0);
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn goes_on(scene: &mut Scene, harm: impl FnOnce(&mut Scene)) {
     scene.await_renewals();
     scene.home.write("stop", "");
     run.ends().exits(0);
-    scene.assert_only_tokens_are_left();
+    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn clock_that_is_set_back_does_no_harm() {
     assert!(run.stderr.contains("clock of the server was set back"), "{}", run.stderr);
     let next = scene.home.run(["run", "-n", "demo", "--", "printenv", "FENCEPOST_TOKEN"]).exits(0);
     assert!(number(&next.stdout) > first);
-    eventually("nothing held", || !scene.has_record("demo"));
+    eventually("nothing held", || !scene.has_place("demo"));
 }
 
 #[test]

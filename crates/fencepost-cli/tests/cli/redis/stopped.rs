@@ -1,20 +1,11 @@
-//! A server that is stopped, so that it takes connections and answers nothing: time limits and signals hold all the same.
+//! A server that is stopped, so that it takes connections and answers nothing: signals hold all the same.
 
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::Scene;
-use crate::support::{Outcome, Running, eventually, now_micros, sleep};
-
-/// Ends with `outcome` and no more than `most` after `since`.
-#[track_caller]
-fn ends_within(run: Running, since: u64, most: Duration) -> Outcome {
-    let outcome = run.ends();
-    let took = Duration::from_micros(now_micros() - since);
-    assert!(took < most, "{took:?}: {outcome:?}");
-    outcome
-}
+use crate::support::{Running, ends_within, eventually, now_micros};
 
 /// A run that has asked a stopped server, for the lock or to connect.
 fn start_asking(scene: &Scene, args: &[&str]) -> Running {
@@ -23,40 +14,6 @@ fn start_asking(scene: &Scene, args: &[&str]) -> Running {
     let run = scene.home.start(args.chain(["demo", "--", "touch", "ran"]));
     eventually("a connection", || scene.proxy.connections() > 0 && scene.proxy.passed_requests() > 0);
     run
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn wait_for_a_stopped_server_ends_in_time() {
-    let scene = Scene::new();
-    scene.server.stop();
-    let before = now_micros();
-    let run = scene.home.start(["run", "--wait", "1500ms", "demo", "--", "touch", "ran"]);
-    ends_within(run, before, Duration::from_secs(4)).exits(69);
-    let before = now_micros();
-    let run = scene.home.start(["run", "-n", "demo", "--", "touch", "ran"]);
-    ends_within(run, before, Duration::from_millis(4_500)).exits(69);
-    assert!(!scene.home.path("ran").exists());
-    scene.server.go_on();
-    eventually("nothing held", || !scene.has_record("demo"));
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn wait_in_the_queue_of_a_stopped_server_ends_in_time() {
-    let scene = Scene::new();
-    let holder = scene.start_holder(&["--ttl", "20s"]);
-    let before = now_micros();
-    let waiter = scene.home.start(["run", "--wait", "2s", "demo", "--", "touch", "ran"]);
-    scene.home.await_waiter("demo");
-    scene.server.stop();
-    let waiter = ends_within(waiter, before, Duration::from_millis(4_500));
-    assert!([Some(69), Some(75)].contains(&waiter.code), "{waiter:?}");
-    scene.server.go_on();
-    scene.home.write("stop", "");
-    holder.ends().exits(0);
-    assert!(!scene.home.path("ran").exists());
-    scene.assert_only_tokens_are_left();
 }
 
 #[test]
@@ -90,20 +47,4 @@ fn signal_ends_the_wait_in_the_queue_of_a_stopped_server_at_once() {
         holder.ends().exits(0);
         assert!(!scene.home.path("ran").exists());
     }
-}
-
-#[test]
-#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-fn server_that_stops_for_a_moment_costs_nothing() {
-    let scene = Scene::new();
-    let holder = scene.start_holder(&["--ttl", "10s"]);
-    let waiter = scene.home.start(["run", "demo", "--", "cat", "held"]);
-    scene.home.await_waiter("demo");
-    scene.server.stop();
-    scene.home.write("stop", "");
-    sleep(Duration::from_millis(300));
-    scene.server.go_on();
-    holder.ends().exits(0);
-    waiter.ends().exits(0);
-    scene.assert_only_tokens_are_left();
 }

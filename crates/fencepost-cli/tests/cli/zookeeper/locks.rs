@@ -1,9 +1,7 @@
 //! Locks on a ZooKeeper when nothing goes wrong: several of them, their names, order and options.
 
-use serde_json::Value;
-
-use super::{Scene, all_end, json, number};
-use crate::support::{Home, Running, eventually, now_micros};
+use super::{Scene, all_end, number};
+use crate::support::{Home, Running, eventually};
 
 #[test]
 #[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
@@ -41,20 +39,7 @@ fn odd_names_are_different_locks_and_shown_as_they_are() {
     let scene = Scene::new();
     let long = "x".repeat(1000);
     let names = ["a//b", "a/b", "..", "zookeeper", "a/../b", "a b", ".", "%2F", "🔒", &long];
-    let holders: Vec<_> =
-        names.iter().map(|name| scene.home.start(["run", name, "--", "sleep", "60"])).collect();
-    let list = || json(&scene.home.run(["list", "--json"]).exits(0));
-    eventually("all holders", || list().as_array().unwrap().len() == names.len());
-    let list = list();
-    let listed: Vec<_> =
-        list.as_array().unwrap().iter().map(|state| state["lock"].as_str().unwrap()).collect();
-    let mut sorted = names;
-    sorted.sort_unstable();
-    assert_eq!(listed, sorted);
-    for name in names {
-        assert_eq!(scene.status(name)["lock"], name);
-        scene.home.run(["run", "-n", name, "--", "true"]).exits(75);
-    }
+    let holders = scene.hold_each_of(&names);
     let mut client = scene.server.client();
     assert_eq!(client.children("/").unwrap().len(), 2, "nothing is made outside of /fencepost");
     assert_eq!(client.children("/zookeeper").unwrap().len(), 2);
@@ -62,59 +47,6 @@ fn odd_names_are_different_locks_and_shown_as_they_are() {
     drop(holders);
     // Their guardians give back what they held; the sessions of the killed end by themselves.
     eventually("no node of a session", || scene.server.counted("zk_ephemerals_count") == 0);
-}
-
-#[test]
-#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
-fn several_locks_are_taken_all_or_none() {
-    let scene = Scene::new();
-    let script =
-        "echo $FENCEPOST_LOCK $FENCEPOST_BACKEND_KIND; echo $FENCEPOST_TOKENS; fencepost list --json";
-    let run = scene.home.run(["run", "b", "a", "--", "sh", "-c", script]).exits(0);
-    let mut lines = run.stdout.lines();
-    assert_eq!(lines.next(), Some("b zookeeper"));
-    let tokens: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!((&tokens[0]["lock"], &tokens[1]["lock"]), (&"b".into(), &"a".into()));
-    let list: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!((&list[0]["token"], &list[1]["token"]), (&tokens[1]["token"], &tokens[0]["token"]));
-    let holder = scene.start_holder(&["--ttl", "20s"]);
-    scene.home.run(["run", "-n", "a", "demo", "z", "--", "touch", "ran"]).exits(75);
-    for free in ["a", "z"] {
-        scene.home.run(["status", free]).exits(1);
-    }
-    scene.end(holder);
-    assert!(!scene.home.path("ran").exists());
-    scene.assert_nothing_is_left();
-}
-
-#[test]
-#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
-fn lock_stays_taken_at_least_so_long() {
-    let scene = Scene::new();
-    let before = now_micros();
-    scene.home.run(["run", "--at-least", "1500ms", "demo", "--", "true"]).exits(0);
-    let waiter = scene.home.start(["run", "demo", "--", "date", "+%s%6N"]);
-    let status = scene.status("demo");
-    assert_eq!((&status["state"], &status["holder"]), (&"resting".into(), &Value::Null));
-    let refused = scene.home.run(["run", "-n", "demo", "--", "true"]).exits(75);
-    assert!(refused.stderr.contains("demo is resting"), "{}", refused.stderr);
-    let began = number(&waiter.ends().exits(0).stdout);
-    assert!(began > before + 1_500_000, "{}", began - before);
-}
-
-#[test]
-#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
-fn runs_of_several_shells_count_every_addition() {
-    let scene = Scene::new();
-    scene.home.write("counter", "0\n");
-    scene.home.write("add", "read n <counter; echo $((n + 1)) >counter; echo $FENCEPOST_TOKEN >>tokens\n");
-    let each = "seq 25 | xargs -P 1 -I{} fencepost -q run counter -- sh add";
-    scene.home.shell(&format!("for i in 1 2 3 4; do {each} & done; wait")).exits(0);
-    assert_eq!(scene.home.read("counter"), "100\n");
-    let tokens = scene.home.read("tokens");
-    let tokens: Vec<u64> = tokens.lines().map(number).collect();
-    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
-    scene.assert_nothing_is_left();
 }
 
 #[test]
@@ -144,13 +76,4 @@ fn ttl_that_the_server_does_not_grant_is_said_and_obeyed() {
     let run = home.run(["run", "--ttl", "3s", "--grace", "800ms", "demo", "--", "touch", "ran"]).exits(64);
     assert!(run.stderr.contains("certain") && !home.path("ran").exists(), "{}", run.stderr);
     home.run(["status", "demo"]).exits(1);
-}
-
-#[test]
-#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
-fn ttl_above_the_longest_is_refused_with_a_hint() {
-    let scene = Scene::new();
-    let refused = scene.home.run(["run", "--ttl", "61s", "demo", "--", "touch", "ran"]).exits(64);
-    assert!(refused.stderr.contains("hint:") && refused.stderr.contains("max_ttl"), "{}", refused.stderr);
-    assert!(!scene.home.path("ran").exists());
 }
