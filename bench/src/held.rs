@@ -40,7 +40,7 @@ const COUNTED: Duration = Duration::from_secs(20);
 const SERVER_MIB: u32 = 2_048;
 
 /// How many acquisitions are under way at once.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 64;
 
 /// What holding so many has come to.
 #[derive(Debug, Serialize, Deserialize)]
@@ -159,7 +159,7 @@ async fn hold_all(locks: &Locks, backend: &str, count: usize) -> Held {
             match lock.acquire().await {
                 Ok(lease) => return lease,
                 // A server that is busy with all the others may be silent for longer than it is believed in.
-                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate) => {}
                 Err(error) => panic!("nobody else wants it: {error}"),
             }
         }

@@ -1,5 +1,6 @@
 //! A lease: a key that is the first of its queue, and the session that keeps it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,7 +34,7 @@ pub(crate) struct EtcdClaim {
     server: Server,
     grant: Grant,
     session: Session,
-    stand: Stand,
+    stand: Arc<Stand>,
     _presence: Presence,
     rest: Option<Rest>,
     /// When it was granted, where it was waited for: microseconds since 1970.
@@ -53,6 +54,7 @@ impl EtcdClaim {
         let rest = at_least.map(|at_least| Rest::from_now(at_least, server.clock()));
         let granted = has_waited.then(|| server.clock().wall_micros());
         let logbook = Pen::of(&server, &grant.name, stand.first_at);
+        let stand = Arc::new(stand);
         Self { server, grant, session, stand, _presence: presence, rest, granted, logbook }
     }
 }
@@ -82,8 +84,9 @@ impl Claim for EtcdClaim {
     }
 
     fn lost(&self) -> BoxFuture<'static, Error> {
-        let (server, grant, stand) = (self.server.clone(), self.grant.clone(), self.stand.clone());
-        let granted = self.granted;
+        let (server, stand) = (self.server.clone(), Arc::clone(&self.stand));
+        let (name, holder, granted) = (self.grant.name.clone(), self.grant.holder, self.granted);
+        // There is one for each lock that is held, so what is done once is boxed for as long as it takes.
         Box::pin(async move {
             server.clock().sleep(WATCH_AFTER).await;
             if let Some(granted) = granted {
@@ -93,7 +96,7 @@ impl Claim for EtcdClaim {
             until_gone(&server, &stand).await;
             // The place is still noted here until the holder lets go.
             server.crowd().call(&stand);
-            why_gone(&server, &grant.name, grant.holder).await
+            Box::pin(why_gone(&server, &name, holder)).await
         })
     }
 
@@ -194,7 +197,8 @@ pub(crate) async fn why_gone(server: &Server, name: &LockName, holder: HolderId)
 async fn until_gone(server: &Server, stand: &Stand) {
     let mut revision = stand.created + 1;
     loop {
-        if let Ok(mut watch) = server.members().watch(stand.key.as_bytes(), revision).await {
+        let watch = Box::pin(server.members().watch(stand.key.as_bytes(), revision)).await;
+        if let Ok(mut watch) = watch {
             loop {
                 match watch.next().await {
                     Some(Heard::Begun) => {}
@@ -205,7 +209,7 @@ async fn until_gone(server: &Server, stand: &Stand) {
         }
         // What was missed meanwhile is seen by looking, also where the revision was compacted away.
         server.clock().sleep(WATCH_PAUSE + server.clock().jitter(WATCH_PAUSE)).await;
-        let Ok(found) = server.read(&one(&stand.key), ONCE).await else { continue };
+        let Ok(found) = Box::pin(server.read(&one(&stand.key), ONCE)).await else { continue };
         if found.kvs.first().is_none_or(|key| key.create_revision != stand.created) {
             return;
         }

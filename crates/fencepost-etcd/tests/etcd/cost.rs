@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use fencepost_core::Clock;
+use fencepost_core::{Backend, Clock, Wait};
 use fencepost_etcd::PROFILE;
 use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::EtcdServer;
 
-use super::stage::{block_on, lock};
+use super::stage::{backend, block_on, lock, request};
 
 /// One way; so much longer than the work that trips can be told apart.
 const DELAY: Duration = Duration::from_millis(50);
@@ -46,4 +46,15 @@ fn acquisition_and_release_take_as_many_round_trips_as_the_profile_says() {
         let (acquire, release) = (cost.acquire_trips.into(), cost.release_trips.into());
         assert_eq!(fewest, [acquire, release, acquire - 1, release], "{one:?} {other:?} {is_shared}");
     }
+}
+
+/// Each lock that is held has one, for as long as it is held.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn waiting_for_the_loss_of_a_lease_takes_little_memory() {
+    let server = EtcdServer::start();
+    let request = request("a", Duration::from_secs(10), Wait::No);
+    let claim = block_on(backend(&server.url()).acquire(&request)).unwrap();
+    let waiting = size_of_val(claim.lost().as_ref().get_ref());
+    assert!(waiting <= 640, "{waiting} bytes");
 }
