@@ -18,6 +18,9 @@ mod lab;
 mod limits;
 mod look;
 mod manual;
+// The texts are those of the default build.
+#[cfg(all(feature = "lab", feature = "tls"))]
+mod messages;
 mod objectstore;
 mod on_servers;
 mod operating_page;
@@ -25,6 +28,7 @@ mod page;
 mod postgres;
 mod pty;
 mod publish;
+mod reading;
 mod readme;
 mod redis;
 mod run;

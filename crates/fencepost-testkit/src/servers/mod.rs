@@ -15,6 +15,7 @@ mod sentinel;
 mod zookeeper;
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -37,6 +38,23 @@ pub use zookeeper::{
 };
 
 use crate::block_on;
+
+/// Cargo's folder for this crate, for archives from which servers start sooner, if it is ours alone.
+///
+/// A program that was installed has left its build folder, perhaps below `/tmp`, where anybody can make one of the same name: what
+/// lies there would be run with our rights.
+fn folder() -> Option<&'static Path> {
+    is_ours(Path::new(env!("OUT_DIR"))).then_some(Path::new(env!("OUT_DIR")))
+}
+
+fn is_ours(folder: &Path) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    folder.symlink_metadata().is_ok_and(|metadata| {
+        metadata.is_dir() && metadata.uid() == ours && metadata.mode() & OTHERS_WRITE == 0
+    })
+}
+
+const OTHERS_WRITE: u32 = 0o002;
 
 /// Waits until `condition` holds, looking every few milliseconds.
 ///
@@ -89,3 +107,22 @@ fn log_to(file: &Path) -> Stdio {
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Short beside the time that a server takes to start.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn folder_that_others_could_have_filled_is_not_ours() {
+        let folder = tempfile::tempdir().expect("a temporary directory can be made");
+        assert!(is_ours(folder.path()));
+        let link = folder.path().join("link");
+        symlink(folder.path(), &link).expect("a link can be made");
+        assert!(!is_ours(&link) && !is_ours(&folder.path().join("nowhere")));
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("it is ours");
+        assert!(!is_ours(folder.path()));
+    }
+}

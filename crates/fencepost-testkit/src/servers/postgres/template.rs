@@ -9,11 +9,12 @@ use std::process::Command;
 
 use tempfile::NamedTempFile;
 
+use super::super::folder;
 use super::programs::{bound, program, run};
 
 /// Unpacks the data into the directory of a server, and says whether there was an archive.
 pub(super) fn unpack(directory: &Path) -> bool {
-    let Ok(archive) = File::open(file()) else { return false };
+    let Some(Ok(archive)) = file().map(File::open) else { return false };
     // The user who runs the server need not be able to find the archive, only to read it.
     run(bound(Path::new("tar"), directory).args(["--extract", AT_ONCE]).stdin(archive));
     true
@@ -21,23 +22,23 @@ pub(super) fn unpack(directory: &Path) -> bool {
 
 /// Makes an archive of a server's data, which was not started yet, unless there is no place for it.
 pub(super) fn pack(directory: &Path) {
-    let Ok(archive) = NamedTempFile::new_in(FOLDER) else { return };
+    let Some(file) = file() else { return };
+    let Some(Ok(archive)) = file.parent().map(NamedTempFile::new_in) else { return };
     let mut command = Command::new("tar");
     command.args(["--create", AT_ONCE, "--directory"]).arg(directory).arg("--file").arg(archive.path());
     run(command.arg("data"));
     // Where it cannot be renamed, the next one tries again.
-    drop(archive.persist(file()));
+    drop(archive.persist(file));
 }
 
-/// Each version has its own.
-fn file() -> PathBuf {
+/// Each version has its own; there is none where the folder is not ours.
+fn file() -> Option<PathBuf> {
+    let folder = folder()?;
     let output = Command::new(program("postgres")).arg("--version").output();
     let version = output.expect("what is installed can be started").stdout;
     let version = String::from_utf8_lossy(&version).replace(|letter: char| !letter.is_alphanumeric(), "-");
-    Path::new(FOLDER).join(format!("{version}.tar"))
+    Some(folder.join(format!("{version}.tar")))
 }
 
 /// A megabyte is read and written at once; with tar's ten kilobytes it takes several times as long.
 const AT_ONCE: &str = "--blocking-factor=2048";
-/// Cargo's folder for this crate.
-const FOLDER: &str = env!("OUT_DIR");

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use super::ask;
 use crate::port::Port;
 use crate::process::Process;
-use crate::servers::{LONGEST_WAIT, holds_within, installed};
+use crate::servers::{LONGEST_WAIT, folder, holds_within, installed};
 
 /// A command that runs a server with the settings in `file`, and with more memory where that is asked for, bound to this process.
 ///
@@ -41,9 +41,10 @@ fn run(command: &mut Command, file: &Path, memory_mib: Option<u32>) {
 
 /// The archive of classes, unless there is no place for it.
 fn archive() -> Option<PathBuf> {
-    let archive = Path::new(FOLDER).join("zookeeper.jsa");
+    let folder = folder()?;
+    let archive = folder.join("zookeeper.jsa");
     if !archive.is_file() {
-        let turn = File::create(Path::new(FOLDER).join("zookeeper.turn")).ok()?;
+        let turn = File::create(folder.join("zookeeper.turn")).ok()?;
         turn.lock().ok()?;
         if !archive.is_file() {
             make(&archive);
@@ -96,5 +97,3 @@ const OPTIONS: [&str; 8] = [
     "-Dzookeeper.forceSync=no",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
-/// Cargo's folder for this crate.
-const FOLDER: &str = env!("OUT_DIR");
