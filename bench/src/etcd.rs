@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use crate::measure::{Figure, in_turns, in_turns_beside, median_micros_of, on_one_core, per_second};
 use crate::peers;
-use crate::redis::{TASKS, hand_overs, once};
+use crate::redis::{TASKS, all_at_once, hand_overs, once};
 
 fn locks(server: &EtcdServer) -> Locks {
     let url = server.url().parse().expect("the server has a URL");
@@ -77,15 +77,7 @@ pub(crate) fn distinct() -> Figure {
         })));
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    let ours = || {
-        let began = clock.now();
-        block_on(join_all(all.iter().map(|lock| async move {
-            for _ in 0..TIMES {
-                once(lock).await;
-            }
-        })));
-        per_second(TASKS * TIMES, clock.now().since(began))
-    };
+    let ours = || all_at_once(&all, TIMES, &clock);
     let peers = peers::of(peers::ETCD, &[format!("http://{}", server.address())], peers::DISTINCT);
     in_turns_beside(peers, "etcd: 64 tasks on distinct locks", "1/s", floor, ours)
 }

@@ -60,6 +60,17 @@ pub(crate) fn list() -> Figure {
 /// How many tasks work at once.
 pub(crate) const TASKS: usize = 64;
 
+/// How often a second these locks are acquired and released, each so many times and all under way at once.
+pub(crate) fn all_at_once(locks: &[Lock], times: usize, clock: &Clock) -> f64 {
+    let began = clock.now();
+    block_on(join_all(locks.iter().map(|lock| async move {
+        for _ in 0..times {
+            once(lock).await;
+        }
+    })));
+    per_second(locks.len() * times, clock.now().since(began))
+}
+
 /// As many locks as tasks, all under way at once.
 pub(crate) fn distinct() -> Figure {
     const TIMES: usize = 200;
@@ -73,15 +84,7 @@ pub(crate) fn distinct() -> Figure {
         bare.pipelined(TASKS, TIMES);
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    let ours = || {
-        let began = clock.now();
-        block_on(join_all(all.iter().map(|lock| async move {
-            for _ in 0..TIMES {
-                once(lock).await;
-            }
-        })));
-        per_second(TASKS * TIMES, clock.now().since(began))
-    };
+    let ours = || all_at_once(&all, TIMES, &clock);
     let peers = peers::of(peers::REDIS, &[server.url()], peers::DISTINCT);
     in_turns_beside(peers, "redis: 64 tasks on distinct locks", "1/s", floor, ours)
 }

@@ -4,11 +4,10 @@ use fencepost_core::{Clock, Lock, Locks};
 use fencepost_testkit::block_on;
 use fencepost_testkit::servers::{ZooKeeperClient, ZooKeeperServer, ZooKeeperStay};
 use fencepost_zookeeper::ZooKeeperBackend;
-use futures_util::future::join_all;
 
 use crate::measure::{Figure, in_turns_beside, median_micros, median_micros_of, on_one_core, per_second};
 use crate::peers;
-use crate::redis::{TASKS, hand_overs, once};
+use crate::redis::{TASKS, all_at_once, hand_overs, once};
 
 fn locks(server: &ZooKeeperServer) -> Locks {
     let url = server.url().parse().expect("the server has a URL");
@@ -59,15 +58,7 @@ pub(crate) fn distinct() -> Figure {
         }
         per_second(TASKS * TIMES, clock.now().since(began))
     };
-    let ours = || {
-        let began = clock.now();
-        block_on(join_all(all.iter().map(|lock| async move {
-            for _ in 0..TIMES {
-                once(lock).await;
-            }
-        })));
-        per_second(TASKS * TIMES, clock.now().since(began))
-    };
+    let ours = || all_at_once(&all, TIMES, &clock);
     let peers = peers::of(peers::ZOOKEEPER, &[server.url()], peers::DISTINCT);
     in_turns_beside(peers, "zookeeper: 64 tasks on distinct locks", "1/s", floor, ours)
 }

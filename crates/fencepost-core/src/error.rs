@@ -35,6 +35,20 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+impl ErrorKind {
+    /// How an attempt that failed so has ended, in the word of the reports of `fencepost run`.
+    pub fn outcome(self) -> &'static str {
+        match self {
+            Self::AlreadyDone => "already_done",
+            Self::Contended => "not_acquired",
+            Self::Denied => "denied",
+            Self::Lost => "lost",
+            Self::Stale => "stale",
+            _ => "unavailable",
+        }
+    }
+}
+
 /// Why a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -42,7 +42,7 @@ impl Counting {
                 }
                 self.end("granted", *waited);
             }
-            Event::NotGranted { error, waited } => self.end(outcome(error.kind()), *waited),
+            Event::NotGranted { error, waited } => self.end(error.kind().outcome(), *waited),
             Event::GivenUp { waited } => self.end("given_up", *waited),
             Event::Quarantined if !self.is_quarantined.swap(true, Ordering::Relaxed) => {
                 self.add(&all.quarantines);
@@ -110,18 +110,6 @@ impl Drop for Counting {
     /// A lease whose end nobody could tell of, because a bug has ended its keeping, is not held for ever.
     fn drop(&mut self) {
         self.let_go();
-    }
-}
-
-/// How an attempt has ended, in the words of a report of `fencepost run`.
-fn outcome(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::AlreadyDone => "already_done",
-        ErrorKind::Contended => "not_acquired",
-        ErrorKind::Denied => "denied",
-        ErrorKind::Lost => "lost",
-        ErrorKind::Stale => "stale",
-        _ => "unavailable",
     }
 }
 

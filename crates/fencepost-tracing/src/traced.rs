@@ -120,7 +120,7 @@ impl Observer for Traced {
                 let token = i64::try_from(token.get()).unwrap_or(i64::MAX);
                 self.grant(lock, token, &holder.to_string());
             }
-            Event::NotGranted { error, .. } => self.end(outcome(error.kind()), !is_usual(error)),
+            Event::NotGranted { error, .. } => self.end(error.kind().outcome(), !is_usual(error)),
             Event::GivenUp { .. } => self.end("given_up", false),
             Event::Released { error: None, .. } => self.end("released", false),
             Event::Released { error: Some(error), .. } if error.kind() == ErrorKind::Lost => {
@@ -130,17 +130,5 @@ impl Observer for Traced {
             Event::Detached { .. } => self.end("detached", false),
             _ => {}
         }
-    }
-}
-
-/// How an attempt has failed, in the words of a report of `fencepost run`.
-fn outcome(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::AlreadyDone => "already_done",
-        ErrorKind::Contended => "not_acquired",
-        ErrorKind::Denied => "denied",
-        ErrorKind::Lost => "lost",
-        ErrorKind::Stale => "stale",
-        _ => "unavailable",
     }
 }

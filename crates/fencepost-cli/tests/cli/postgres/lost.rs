@@ -5,7 +5,7 @@ use fencepost_testkit::servers::PostgresServer;
 
 use super::{Scene, number};
 use crate::faults::{last_act, start_tree};
-use crate::support::{Home, is_alive, now_micros};
+use crate::support::{Home, eventually, is_alive, now_micros};
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
@@ -48,10 +48,13 @@ fn lost_lock_is_lost_whatever_the_command_returns() {
 fn on_lost_warn_lets_the_command_run_on() {
     let scene = Scene::new();
     let script = "echo >held; while [ ! -e stop ]; do sleep 0.02; done; echo done";
-    let run = scene.home.start(["run", "--on-lost", "warn", "demo", "--", "sh", "-c", script]);
+    let args = ["run", "--on-lost", "warn", "--events", "events", "demo", "--", "sh", "-c", script];
+    let run = scene.home.start(args);
     scene.home.await_file("held");
     scene.server.terminate(scene.holding("demo").unwrap());
     scene.home.run(["run", "--wait", "20s", "demo", "--", "true"]).exits(0);
+    // Whoever is next may be done before the news has reached the first one.
+    eventually("the loss", || scene.home.read("events").contains("\"lost\""));
     scene.home.write("stop", "");
     let run = run.ends().exits(76);
     assert_eq!(run.stdout, "done\n");

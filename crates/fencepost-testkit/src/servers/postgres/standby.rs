@@ -70,14 +70,6 @@ impl PostgresServer {
         });
     }
 
-    /// Has a standby show what it received during the pause, and what comes.
-    ///
-    /// # Panics
-    /// When the server is no standby.
-    pub fn resume_replay(&self) {
-        self.execute("SELECT pg_wal_replay_resume()");
-    }
-
     /// Waits until a standby shows all that was committed on `primary` when this was called.
     ///
     /// # Panics

@@ -11,7 +11,6 @@ use std::time::Duration;
 pub struct ZooKeeperClient {
     stream: TcpStream,
     session: i64,
-    password: Vec<u8>,
     timeout: Duration,
     number: i32,
 }
@@ -46,25 +45,6 @@ impl ZooKeeperClient {
     /// # Errors
     /// Those of the connection.
     pub fn connect(address: SocketAddr, timeout: Duration, limit: Duration) -> io::Result<Self> {
-        Self::open(address, timeout, limit, 0, &[0; 16])
-    }
-
-    /// The same session on another member.
-    ///
-    /// # Errors
-    /// Those of the connection, and when the session has ended.
-    pub fn move_to(&mut self, address: SocketAddr, limit: Duration) -> io::Result<()> {
-        *self = Self::open(address, self.timeout, limit, self.session, &self.password)?;
-        Ok(())
-    }
-
-    fn open(
-        address: SocketAddr,
-        timeout: Duration,
-        limit: Duration,
-        session: i64,
-        password: &[u8],
-    ) -> io::Result<Self> {
         let mut stream = TcpStream::connect_timeout(&address, limit)?;
         stream.set_read_timeout(Some(limit))?;
         stream.set_nodelay(true)?;
@@ -72,20 +52,20 @@ impl ZooKeeperClient {
         hello.extend(0_i32.to_be_bytes());
         hello.extend(0_i64.to_be_bytes());
         hello.extend(i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).to_be_bytes());
-        hello.extend(session.to_be_bytes());
-        put(&mut hello, password);
+        // No session before, and so no password of one.
+        hello.extend(0_i64.to_be_bytes());
+        put(&mut hello, &[0; 16]);
         hello.push(0);
         send(&mut stream, &hello)?;
         let welcome = receive(&mut stream)?;
         let mut rest = &welcome[4..];
         let timeout = int(&mut rest)?;
         let session = long(&mut rest)?;
-        let password = buffer(&mut rest)?;
         if timeout <= 0 {
-            return Err(io::Error::other("the session has ended"));
+            return Err(io::Error::other("there is no session"));
         }
         let timeout = Duration::from_millis(u64::from(timeout.unsigned_abs()));
-        Ok(Self { stream, session, password, timeout, number: 1 })
+        Ok(Self { stream, session, timeout, number: 1 })
     }
 
     /// The session's number.
