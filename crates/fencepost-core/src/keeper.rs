@@ -86,7 +86,7 @@ impl Keeper {
     /// Renews for the first time earlier, by a `share` of the lease's own.
     pub(crate) fn spread(mut self, share: u16) -> Self {
         if let (Phase::Resting(Some(at)), Some(cadence)) = (self.phase, self.cadence) {
-            self.phase = Phase::Resting(Some(at.before(cadence.head_start(share))));
+            self.phase = Phase::Resting(Some(cadence.together(at.before(cadence.head_start(share)))));
         }
         self
     }
