@@ -152,6 +152,18 @@ mod tests {
             prop_assert_eq!(cadence.head_start(0), Duration::ZERO);
         }
 
+        /// Two that come due within a step of each other mostly do so at one moment, and nobody is renewed late.
+        #[test]
+        fn leases_come_due_in_the_steps_of_a_period(ttl_ms in 100..3_600_000_u64, tried in 0..u64::MAX / 4) {
+            let ttl = Duration::from_millis(ttl_ms);
+            let cadence = Cadence::new(ttl, default_grace(ttl));
+            let (tried, step) = (Moment::from_nanos(tried), cadence.period / STEPS);
+            let next = cadence.next(tried);
+            prop_assert!(next <= tried.after(cadence.period) && tried.after(cadence.period).since(next) < step);
+            prop_assert_eq!(cadence.together(next), next);
+            prop_assert_eq!(cadence.together(next.after(step / 2)), next);
+        }
+
         #[test]
         fn two_lost_tries_leave_the_grace(ttl_ms in 1_000..3_600_000_u64) {
             let ttl = Duration::from_millis(ttl_ms);

@@ -254,6 +254,19 @@ mod tests {
     }
 
     #[test]
+    fn leases_whose_renewals_are_near_each_other_are_renewed_at_once() {
+        let [one, other] = [0x4010, 0x4020].map(|share| {
+            let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole).spread(share);
+            let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
+            keeper.step(first, Event::Woke);
+            let renewed = keeper.step(first.after(Duration::from_millis(3)), Event::Renewed(term(1_400)));
+            let Action::Wait(Some(next)) = renewed else { panic!("it waits") };
+            (first, next)
+        });
+        assert_eq!(one, other);
+    }
+
+    #[test]
     fn late_acknowledgement_is_a_loss() {
         let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole);
         keeper.step(at(2_000), Event::Woke);

@@ -30,10 +30,6 @@ if not held or string.sub(held, 1, #beginning) ~= beginning then
   return 0
 end
 local rest = string.match(held, '^%d+|(%d+)|', #beginning + 1)
-if rest == '0' and redis.call('EXISTS', key_of(KEYS[1], 'q')) == 0 then
-  redis.call('DEL', KEYS[1])
-  return 1
-end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if tonumber(rest) > now then

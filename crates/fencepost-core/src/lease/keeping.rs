@@ -221,3 +221,22 @@ impl Drop for ToItsEnd {
 pub(super) fn unknown_release() -> Error {
     Error::new(ErrorKind::Indeterminate, "release the lock", "the store did not answer in time")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Renewal;
+    use crate::profile::Assured;
+
+    /// Each of ten thousand leases has one.
+    #[test]
+    fn task_that_keeps_a_lease_is_small() {
+        let clock = Clock::system();
+        let term = Renewal { ttl: Some(Duration::from_secs(30)), counted_from: clock.now() };
+        let keeper = Keeper::new(clock.now(), term, None, Assured::Whole);
+        let shared = Arc::new(Shared::new(clock, "a".parse().unwrap(), None, keeper.deadline(), false));
+        let (_holder, orders) = mpsc::unbounded();
+        let task = Keeping { keeper, shared }.run(std::future::pending().boxed().fuse(), orders);
+        assert!(size_of_val(&task) <= 512, "{} bytes", size_of_val(&task));
+    }
+}
