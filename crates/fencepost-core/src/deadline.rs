@@ -68,6 +68,9 @@ pub fn default_grace(ttl: Duration) -> Duration {
     GRACE_MOST.min(ttl / 4)
 }
 
+/// In how many steps of a period leases are renewed.
+const STEPS: u32 = 64;
+
 /// When to renew: so often that a lost try or two never bring a healthy holder near its deadline less the grace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
@@ -82,7 +85,15 @@ impl Cadence {
 
     /// When to renew next, after the term that was asked for at `tried_at`.
     pub fn next(self, tried_at: Moment) -> Moment {
-        tried_at.after(self.period)
+        self.together(tried_at.after(self.period))
+    }
+
+    /// A moment a little before `at`, at which other leases of such a term are renewed as well: a process that keeps thousands wakes up
+    /// a few times a second, and not for each of them.
+    pub fn together(self, at: Moment) -> Moment {
+        let step = (self.period / STEPS).max(Duration::from_nanos(1));
+        let beyond = u128::from(at.as_nanos()) % step.as_nanos();
+        at.before(Duration::from_nanos(u64::try_from(beyond).unwrap_or_default()))
     }
 
     /// How much earlier the first renewal is than [`next`](Self::next) would have it: less than half a period, by a `share` of
@@ -139,6 +150,18 @@ mod tests {
             prop_assert!(cadence.head_start(share) < cadence.period / 2);
             prop_assert!(cadence.head_start(share) >= cadence.head_start(share - 1));
             prop_assert_eq!(cadence.head_start(0), Duration::ZERO);
+        }
+
+        /// Two that come due within a step of each other mostly do so at one moment, and nobody is renewed late.
+        #[test]
+        fn leases_come_due_in_the_steps_of_a_period(ttl_ms in 100..3_600_000_u64, tried in 0..u64::MAX / 4) {
+            let ttl = Duration::from_millis(ttl_ms);
+            let cadence = Cadence::new(ttl, default_grace(ttl));
+            let (tried, step) = (Moment::from_nanos(tried), cadence.period / STEPS);
+            let next = cadence.next(tried);
+            prop_assert!(next <= tried.after(cadence.period) && tried.after(cadence.period).since(next) < step);
+            prop_assert_eq!(cadence.together(next), next);
+            prop_assert_eq!(cadence.together(next.after(step / 2)), next);
         }
 
         #[test]

@@ -86,7 +86,7 @@ impl Keeper {
     /// Renews for the first time earlier, by a `share` of the lease's own.
     pub(crate) fn spread(mut self, share: u16) -> Self {
         if let (Phase::Resting(Some(at)), Some(cadence)) = (self.phase, self.cadence) {
-            self.phase = Phase::Resting(Some(at.before(cadence.head_start(share))));
+            self.phase = Phase::Resting(Some(cadence.together(at.before(cadence.head_start(share)))));
         }
         self
     }
@@ -251,6 +251,19 @@ mod tests {
             renewed,
             [1_500_000, 1_312_500, 1_125_000, 937_500].map(|micros| Moment::from_nanos(micros * 1_000))
         );
+    }
+
+    #[test]
+    fn leases_whose_renewals_are_near_each_other_are_renewed_at_once() {
+        let [one, other] = [0x4010, 0x4020].map(|share| {
+            let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole).spread(share);
+            let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
+            keeper.step(first, Event::Woke);
+            let renewed = keeper.step(first.after(Duration::from_millis(3)), Event::Renewed(term(1_400)));
+            let Action::Wait(Some(next)) = renewed else { panic!("it waits") };
+            (first, next)
+        });
+        assert_eq!(one, other);
     }
 
     #[test]

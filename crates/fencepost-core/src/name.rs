@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ const LONGEST_SPELLED_OUT: usize = 200;
 
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
 
-/// The name of a lock: 1 to 1024 bytes of UTF-8 without control characters.
+/// The name of a lock: 1 to 1024 bytes of UTF-8 without control characters. Clones share it.
 ///
 /// # Examples
 /// ```
@@ -33,7 +34,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct LockName(String);
+pub struct LockName(Arc<str>);
 
 impl LockName {
     /// The name as it was given.
@@ -72,7 +73,7 @@ impl FromStr for LockName {
         if let Some(control) = name.chars().find(|letter| letter.is_control()) {
             return wrong(format!("it contains the control character {control:?}"));
         }
-        Ok(Self(name.to_owned()))
+        Ok(Self(name.into()))
     }
 }
 
@@ -86,7 +87,7 @@ impl TryFrom<String> for LockName {
 
 impl From<LockName> for String {
     fn from(name: LockName) -> Self {
-        name.0
+        name.0.as_ref().to_owned()
     }
 }
 

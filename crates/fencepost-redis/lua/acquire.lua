@@ -1,11 +1,11 @@
 -- Takes the lock, claims a reservation of it, or joins the queue.
 --
 -- KEYS, ARGV: as in enter.lua
--- Result: {'OK', token, now ms}, a refusal, or {'EXHAUSTED', last token}
+-- Result: as in take.lua, or a refusal
 --
 -- Atomic because a script is. It validates first and writes the token before the lock, so that one that is refused half-way
 -- (out of memory) leaves at most a token that nobody has.
-local refusal, held_with, shared = enter(known, now, micros)
+local refusal, held_with, shared = enter(known, places)
 if refusal then
   return refusal
 end
@@ -20,9 +20,9 @@ local token = draw(known[5])
 if not token then
   return {'EXHAUSTED', known[5]}
 end
-if ARGV[11] == 'shared' then
-  write_reader(now, micros, token, shared)
+if ARGV[10] == 'shared' then
+  write_reader(token, shared)
 else
-  write_record(now, micros, token, true)
+  write_record(micros, token, true)
 end
-return {'OK', token, now}
+return granted(token)

@@ -1,6 +1,6 @@
 -- Shows that the waiters of one process live, and what has become of the locks that they wait for.
 --
--- KEYS: R:l, R:q and R:w of each waiter in turn
+-- KEYS: R:l of each waiter
 -- ARGV: 1 how long a waiter is believed to live without a sign (ms), then the holder ids of the waiters
 -- Result: of each waiter: 'turn' when the lock is reserved for it, 'gone' when it is not in the queue, or else the
 --         milliseconds until the lock is free if nothing is done where it is the first in the queue, and -1 elsewhere
@@ -10,22 +10,22 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local alive_until = string.format('%.0f', now + ARGV[1])
 local result = {}
-for waiter = 1, #ARGV - 1 do
+for waiter, lock in ipairs(KEYS) do
   local holder = ARGV[waiter + 1]
-  local lock, queue, waiters = KEYS[waiter * 3 - 2], KEYS[waiter * 3 - 1], KEYS[waiter * 3]
+  local queue, waiters = queue_of(lock)
   local entry = redis.call('HGET', waiters, holder)
   if entry then
     redis.call('HSET', waiters, holder, alive_until .. string.match(entry, '|.*$'))
     redis.call('PEXPIRE', queue, ARGV[1] * 2)
     redis.call('PEXPIRE', waiters, ARGV[1] * 2)
     -- R:n, which one server has.
-    redis.call('PEXPIRE', string.sub(lock, 1, -2) .. 'n', ARGV[1] * 2)
+    redis.call('PEXPIRE', key_of(lock, 'n'), ARGV[1] * 2)
   end
   local held = redis.call('GET', lock)
   if not held then
-    held = hand_over(lock, queue, waiters, now)
+    held = hand_over(lock, now)
   elseif is_shared(held) then
-    held = settle(lock, held, queue, waiters, now)
+    held = settle(lock, held, now)
   end
   if held and (string.match(held, '^1|(%x*)||resv|') == holder or is_shared(held) and reader(lock, holder, now)) then
     result[waiter] = 'turn'

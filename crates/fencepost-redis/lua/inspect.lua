@@ -1,6 +1,6 @@
 -- Looks at locks, changing nothing.
 --
--- KEYS: 1 fencepost:inc, then R:l, R:q and R:w of each lock in turn
+-- KEYS: 1 fencepost:inc, then R:l of each lock
 -- ARGV: none
 -- Result: {now ms, the incarnation record, then of each lock: {R:l, its PTTL, {holder id of a waiter, its entry, …} in their order,
 --         {the record of one who shares it, for how many ms it has it, …}}}
@@ -9,12 +9,12 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local result = {now, redis.call('GET', KEYS[1])}
-for lock = 2, #KEYS, 3 do
+for lock = 2, #KEYS do
   local held = redis.call('GET', KEYS[lock])
   local waiters, seen = {}, {}
-  for _, holder in ipairs(redis.call('ZRANGE', KEYS[lock + 1], 0, -1)) do
+  for _, holder in ipairs(redis.call('ZRANGE', key_of(KEYS[lock], 'q'), 0, -1)) do
     waiters[#waiters + 1] = holder
-    waiters[#waiters + 1] = redis.call('HGET', KEYS[lock + 2], holder)
+    waiters[#waiters + 1] = redis.call('HGET', key_of(KEYS[lock], 'w'), holder)
   end
   if is_shared(held) then
     local readers, records = readers_of(KEYS[lock])

@@ -1,12 +1,12 @@
 -- Takes the lock on one node of a quorum, or joins the queue.
 --
--- KEYS: as in enter.lua, then 7 fencepost:floor, 8 fencepost:idle
+-- KEYS: as in enter.lua, then 3 fencepost:floor, 4 fencepost:idle
 -- ARGV: as in enter.lua
 -- Result: {'GRANT', counter, now ms}, a refusal, or {'UNSEEDED'}
 --
 -- Atomic because a script is. The counter is the greatest token that was proposed for this lock here. Where its record has
 -- expired the greatest of all expired ones stands in for it, so that a counter never falls.
-local refusal, held_with = enter(redis.call('MGET', KEYS[1], KEYS[2], KEYS[6]), now, micros)
+local refusal, held_with = enter(redis.call('MGET', KEYS[1], KEYS[2], key_of(KEYS[2], 'x:' .. ARGV[3])))
 if refusal then
   return refusal
 end
@@ -16,6 +16,6 @@ end
 if held_with then
   redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')
 else
-  write_record(now, micros, '', false)
+  write_record(micros, '', false)
 end
-return {'GRANT', counter(KEYS[3], KEYS[7], KEYS[8]), now}
+return {'GRANT', counter(key_of(KEYS[2], 's'), KEYS[3], KEYS[4]), now}

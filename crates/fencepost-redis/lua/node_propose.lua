@@ -1,6 +1,6 @@
 -- Writes a token on one node of a quorum, if it is above every one that was proposed here, and prolongs the lock.
 --
--- KEYS: 1 fencepost:inc, 2 R:l, 3 R:s, 4 fencepost:max, 5 fencepost:floor, 6 fencepost:idle
+-- KEYS: 1 fencepost:inc, 2 R:l, 3 fencepost:max, 4 fencepost:floor, 5 fencepost:idle
 -- ARGV: 1 the incarnation record that this connection has learned, 2 from when on it grants (ms), 3 holder, 4 token, 5 ttl (ms),
 --       6 1 where other nodes have granted it the token, and this one is filled in
 -- Result: {'ACK', now ms}, {'STALE', counter}, {'NOLOCK'}, {'FORGOT'}, {'QUARANTINE', ms left} or {'UNSEEDED'}
@@ -8,7 +8,7 @@
 -- Atomic because a script is. A node that is filled in and has a greater counter keeps that, and has the lock all the same.
 -- It writes the counter before the lock. A record that is not ahead of the clock goes after a week;
 -- fencepost:idle then stands in for it.
-local known = redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6])
+local known = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 if known[1] ~= ARGV[1] then
   return {'FORGOT'}
 end
@@ -32,7 +32,8 @@ local function prolong()
   redis.call('SET', KEYS[2], record, 'PX', string.format('%.0f', math.max(tonumber(ARGV[5]), kept_until - now)))
 end
 
-local written = redis.call('HMGET', KEYS[3], 't', 'th')
+local tokens = key_of(KEYS[2], 's')
+local written = redis.call('HMGET', tokens, 't', 'th')
 if written[1] ~= ARGV[4] or written[2] ~= ARGV[3] then
   local greatest = greatest_of(written[1], known[4], known[5])
   if not is_less(greatest, ARGV[4]) then
@@ -42,17 +43,17 @@ if written[1] ~= ARGV[4] or written[2] ~= ARGV[3] then
     return {'STALE', greatest}
   end
 end
-redis.call('HSET', KEYS[3], 't', ARGV[4], 'th', ARGV[3])
+redis.call('HSET', tokens, 't', ARGV[4], 'th', ARGV[3])
 if not known[3] or is_less(known[3], ARGV[4]) then
-  redis.call('SET', KEYS[4], ARGV[4])
+  redis.call('SET', KEYS[3], ARGV[4])
 end
 if is_less(time[1] .. string.rep('0', 6 - #time[2]) .. time[2], ARGV[4]) then
-  redis.call('PERSIST', KEYS[3])
+  redis.call('PERSIST', tokens)
 else
   if not known[5] or is_less(known[5], ARGV[4]) then
-    redis.call('SET', KEYS[6], ARGV[4])
+    redis.call('SET', KEYS[5], ARGV[4])
   end
-  redis.call('EXPIRE', KEYS[3], 604800)
+  redis.call('EXPIRE', tokens, 604800)
 end
 prolong()
 return {'ACK', now}

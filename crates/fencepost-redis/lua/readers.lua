@@ -9,8 +9,7 @@ local function is_shared(held)
 end
 
 local function readers_of(lock)
-  local beginning = string.sub(lock, 1, -2)
-  return beginning .. 'r', beginning .. 'd'
+  return key_of(lock, 'r'), key_of(lock, 'd')
 end
 
 -- Lets go of those whose time is over, as an expiry would; how many are left.

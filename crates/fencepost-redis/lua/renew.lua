@@ -1,6 +1,6 @@
 -- Renews the leases of one process, many at once.
 --
--- KEYS: R:l and R:x:<holder> of each lease in turn
+-- KEYS: R:l of each lease
 -- ARGV: of each lease in turn, how its record begins and its ttl (ms)
 -- Result: {now ms, then of each lease: 1, 0 when it is gone, or the reason for which it was taken away (nothing where it was given up)}
 --
@@ -21,15 +21,17 @@ local function prolong_reader(lock, held, beginning, ttl)
 end
 
 local result = {now}
-for lease = 1, #KEYS, 2 do
-  local held = redis.call('GET', KEYS[lease])
-  if held and string.sub(held, 1, #ARGV[lease]) == ARGV[lease] then
-    redis.call('PEXPIRE', KEYS[lease], ARGV[lease + 1], 'GT')
-    result[#result + 1] = 1
-  elseif is_shared(held) and prolong_reader(KEYS[lease], held, ARGV[lease], ARGV[lease + 1]) then
-    result[#result + 1] = 1
+for lease, lock in ipairs(KEYS) do
+  local beginning, ttl = ARGV[lease * 2 - 1], ARGV[lease * 2]
+  local held = redis.call('GET', lock)
+  if held and string.sub(held, 1, #beginning) == beginning then
+    redis.call('PEXPIRE', lock, ttl, 'GT')
+    result[lease + 1] = 1
+  elseif is_shared(held) and prolong_reader(lock, held, beginning, ttl) then
+    result[lease + 1] = 1
   else
-    result[#result + 1] = redis.call('GET', KEYS[lease + 1]) or 0
+    local tombstone = key_of(lock, 'x:' .. string.match(beginning, '^1|(%x*)|'))
+    result[lease + 1] = redis.call('GET', tombstone) or 0
   end
 end
 return result

@@ -1,6 +1,6 @@
 -- Takes a lease away from the holder with one token, and from no other.
 --
--- KEYS: 1 R:l, 2 R:s, 3 R:q, 4 R:w, 5 the beginning of R:x:<holder>
+-- KEYS: 1 R:l
 -- ARGV: 1 token, 2 reason, 3 how long the reason is kept for its holder (ms)
 -- Result: 1, or 0 when nobody holds the lock with that token
 --
@@ -29,14 +29,14 @@ if not holder or token ~= ARGV[1] then
   return 0
 end
 -- A token record that has expired or was lost must not let the token come back.
-keep_token(KEYS[2], token)
-redis.call('SET', KEYS[5] .. holder, ARGV[2], 'PX', ARGV[3])
+keep_token(key_of(KEYS[1], 's'), token)
+redis.call('SET', key_of(KEYS[1], 'x:' .. holder), ARGV[2], 'PX', ARGV[3])
 local process = string.match(held, '^1|%x*|%d*|held|%d+|%d+|([^|]*)|')
 redis.call('PUBLISH', 'fencepost:p:' .. process, 'gone ' .. holder .. ' ' .. ARGV[2])
 if shared then
   remove_reader(KEYS[1], holder)
-  settle(KEYS[1], shared, KEYS[3], KEYS[4], now)
+  settle(KEYS[1], shared, now)
 else
-  hand_over(KEYS[1], KEYS[3], KEYS[4], now)
+  hand_over(KEYS[1], now)
 end
 return 1

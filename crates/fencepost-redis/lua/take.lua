@@ -1,30 +1,44 @@
--- Takes a lock that is free and that nobody waits for. Stands before what else may become of an attempt, which costs more.
+-- Takes a lock that is free and that nobody waits for, or that is reserved for this holder. Stands before what else may become of an
+-- attempt, which costs more.
 --
 -- KEYS, ARGV: as in enter.lua
--- Result: {'OK', token, now ms} or {'EXHAUSTED', last token}, or it goes on
+-- Result: the token, where that is the server's time in microseconds, or {'OK', token, now ms} or {'EXHAUSTED', last token}, or it
+--         goes on
+
+local tokens, places = key_of(KEYS[2], 's'), key_of(KEYS[2], 'n')
 
 -- The next token, which is written before the lock; nothing where there is none. Tokens never pass through Lua's numbers: those are
 -- doubles.
 local function draw(last)
   if not last or #last < #micros or (#last == #micros and last < micros) then
     -- The record of an idle lock goes after a week: the clock is then far above its token.
-    redis.call('SET', KEYS[3], micros, 'EX', 604800)
+    redis.call('SET', tokens, micros, 'EX', '604800')
     return micros
   end
   if #last > 16 or (#last == 16 and last >= '9007199254740991') then
     return
   end
-  redis.call('INCR', KEYS[3])
-  redis.call('PERSIST', KEYS[3])
-  return redis.call('GET', KEYS[3])
+  redis.call('INCR', tokens)
+  redis.call('PERSIST', tokens)
+  return redis.call('GET', tokens)
 end
 
-local known = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6], KEYS[7], KEYS[3])
-if known[1] == ARGV[1] and not (known[2] or known[3] or known[4]) and now >= tonumber(ARGV[2]) and ARGV[11] == 'alone' then
+-- What an attempt that has got the lock with this token is told. Redis takes longer for a list.
+local function granted(token)
+  if token == micros then
+    return token
+  end
+  return {'OK', token, math.floor(micros / 1000)}
+end
+
+local known = redis.call('MGET', KEYS[1], KEYS[2], key_of(KEYS[2], 'x:' .. ARGV[3]), places, tokens)
+local is_free = not known[2] and not known[4] or known[2] == '1|' .. ARGV[3] .. '||resv|'
+-- As strings: milliseconds are the beginning of microseconds.
+if is_free and known[1] == ARGV[1] and not known[3] and ARGV[2] <= micros and not ARGV[8] then
   local token = draw(known[5])
   if not token then
     return {'EXHAUSTED', known[5]}
   end
-  write_record(now, micros, token, true)
-  return {'OK', token, now}
+  write_record(micros, token, true)
+  return granted(token)
 end

@@ -15,7 +15,7 @@ use crate::claim;
 use crate::endpoint::{Endpoint, Options};
 use crate::examine::examine;
 use crate::failure::{lost_touch, refuse, unexpected};
-use crate::keys::Keys;
+use crate::keys::LockKey;
 use crate::look::{BATCH, look, names};
 use crate::queue;
 use crate::quorum::GREATEST_TOKEN;
@@ -142,13 +142,12 @@ impl Backend for RedisBackend {
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
-        let keys = Keys::of(name);
         let for_long = self.server.options().max_ttl.as_millis().to_string();
         let reply = self
             .change(
                 "revoke the lease",
                 &script::REVOKE,
-                &[&keys.lock, &keys.token, &keys.queue, &keys.waiters, keys.tombstones()],
+                &[&LockKey::of(name)],
                 &[&token.to_string(), reason, &for_long],
             )
             .await?;
@@ -157,8 +156,7 @@ impl Backend for RedisBackend {
 
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
         let below = below(to, name)?;
-        let keys = Keys::of(name);
-        self.change("lift the token", &script::LIFT, &[&keys.token], &[&below]).await.map(drop)
+        self.change("lift the token", &script::LIFT, &[&LockKey::of(name)], &[&below]).await.map(drop)
     }
 
     async fn renew(&self, handover: &Handover, ttl: Duration) -> Result<Renewal> {
@@ -168,12 +166,12 @@ impl Backend for RedisBackend {
 
     async fn give_back(&self, handover: &Handover) -> Result<()> {
         // What the process that is gone has sent may still be on its way.
-        claim::release(&self.server, &Keys::of(&handover.lock), handover, Mode::Exclusive, true).await
+        claim::release(&self.server, &LockKey::of(&handover.lock), handover, Mode::Exclusive, true).await
     }
 
     async fn logbook(&self, name: &LockName) -> Result<Option<Vec<u8>>> {
         let session = self.server.session().await?;
-        let reply = session.connection.call(&[b"GET", Keys::of(name).logbook.as_bytes()]).await;
+        let reply = session.connection.call(&[b"GET", LockKey::of(name).logbook().as_bytes()]).await;
         match reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)? {
             Reply::Null => Ok(None),
             Reply::Text(content) => Ok(Some(content)),

@@ -11,7 +11,7 @@ use futures_util::future::{BoxFuture, Shared};
 
 use crate::connection::Broken;
 use crate::failure::{lost_touch, refuse, refused, unexpected};
-use crate::keys::Keys;
+use crate::keys::LockKey;
 use crate::leases::gone;
 use crate::record;
 use crate::resp::Reply;
@@ -27,7 +27,7 @@ const LOGBOOK_KEPT: Duration = Duration::from_hours(400 * 24);
 pub(crate) struct RedisClaim {
     server: Server,
     grant: Grant,
-    keys: Keys,
+    key: LockKey,
     gone: Shared<oneshot::Receiver<Error>>,
     /// Beside whom it is held.
     mode: Mode,
@@ -39,12 +39,12 @@ impl RedisClaim {
     pub(crate) fn new(
         server: Server,
         grant: Grant,
-        keys: Keys,
+        key: LockKey,
         mode: Mode,
         gone: oneshot::Receiver<Error>,
         is_late: bool,
     ) -> Self {
-        Self { server, grant, keys, mode, gone: gone.shared(), is_late }
+        Self { server, grant, key, mode, gone: gone.shared(), is_late }
     }
 }
 
@@ -68,12 +68,10 @@ impl Claim for RedisClaim {
     async fn write_logbook(&mut self, content: &[u8]) -> Result<()> {
         let session = self.server.session().await?;
         let Grant { holder, token, .. } = self.grant;
-        let tombstone = self.keys.tombstone(holder);
         let (beginning, kept) = (record::beginning(holder, token), LOGBOOK_KEPT.as_secs().to_string());
-        let keys = [&*self.keys.lock, &tombstone, &self.keys.logbook].map(str::as_bytes);
-        let words = [&keys[..], &[beginning.as_bytes(), content, kept.as_bytes()]].concat();
+        let words = [self.key.as_bytes(), beginning.as_bytes(), content, kept.as_bytes()];
         let script = &script::WRITE_LOGBOOK;
-        match session.connection.run_text(script.text, script.hash(), keys.len(), &words).await {
+        match session.connection.run_text(script.text, script.hash(), 1, &words).await {
             Ok(reply) => match refuse(reply)? {
                 Reply::Integer(1) => Ok(()),
                 state => Err(gone(state.text()).during("write the logbook")),
@@ -111,7 +109,7 @@ impl Claim for RedisClaim {
     async fn release(self: Box<Self>) -> Result<()> {
         let Grant { name, holder, token, .. } = self.grant.clone();
         let handover = Handover { lock: name, holder, token, detail: None };
-        release(&self.server, &self.keys, &handover, self.mode, self.is_late).await
+        release(&self.server, &self.key, &handover, self.mode, self.is_late).await
     }
 }
 
@@ -122,12 +120,11 @@ pub(crate) async fn renew(
     handover: &Handover,
     ttl: Duration,
 ) -> Result<Renewal> {
-    let keys = Keys::of(&handover.lock);
-    let keys = [&*keys.lock, &keys.tombstone(handover.holder)];
+    let key = LockKey::of(&handover.lock);
     let beginning = record::beginning(handover.holder, handover.token);
     let counted_from = server.clock().now();
     let reply =
-        session.connection.run(&script::RENEW, &keys, &[&beginning, &ttl.as_millis().to_string()]).await;
+        session.connection.run(&script::RENEW, &[&key], &[&beginning, &ttl.as_millis().to_string()]).await;
     let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
     match reply.list() {
         [_, Reply::Integer(1)] => Ok(Renewal { ttl: Some(ttl), counted_from }),
@@ -145,15 +142,14 @@ pub(crate) async fn renew(
 /// `Lost` when it was not the holder's any more; what a server says that will not change its mind.
 pub(crate) async fn release(
     server: &Server,
-    keys: &Keys,
+    key: &LockKey,
     handover: &Handover,
     mode: Mode,
     is_late: bool,
 ) -> Result<()> {
     let beginning = record::beginning(handover.holder, handover.token);
-    let tombstone = keys.tombstone(handover.holder);
-    let for_long = if is_late { server.options().max_ttl.as_millis() } else { 0 }.to_string();
-    let keys = [&*keys.lock, &keys.queue, &keys.waiters, &tombstone, &keys.places];
+    let for_long = is_late.then(|| server.options().max_ttl.as_millis().to_string());
+    let arguments: Vec<&str> = [&*beginning].into_iter().chain(for_long.as_deref()).collect();
     let mut was_sent = false;
     loop {
         let session = match server.session().await {
@@ -162,14 +158,13 @@ pub(crate) async fn release(
             Err(error) if !was_sent && error.kind() != ErrorKind::Unavailable => return Err(error),
             Err(_) => continue,
         };
-        let arguments = [&*beginning, &for_long];
         let reply = if is_late || was_sent {
-            session.connection.run_in_full(&script::RELEASE, &keys, &arguments).await
+            session.connection.run_in_full(&script::RELEASE, &[key], &arguments).await
         } else if mode == Mode::Exclusive {
-            send_and_hand_on(server, &session, &keys, &arguments).await
+            send_and_hand_on(server, &session, key, &arguments).await
         } else {
             // Others may have it still.
-            session.connection.run(&script::RELEASE, &keys, &arguments).await
+            session.connection.run(&script::RELEASE, &[key], &arguments).await
         };
         match reply {
             Ok(Reply::Integer(1)) => return Ok(()),
@@ -192,14 +187,15 @@ pub(crate) async fn release(
 async fn send_and_hand_on(
     server: &Server,
     session: &Session,
-    keys: &[&str],
+    key: &LockKey,
     arguments: &[&str],
 ) -> Result<Reply, Broken> {
-    let mut releasing = pin!(session.connection.run(&script::RELEASE, keys, arguments));
+    let keys: [&str; 1] = [key];
+    let mut releasing = pin!(session.connection.run(&script::RELEASE, &keys, arguments));
     // It is sent now; what is sent next comes after it.
     if let Some(reply) = releasing.as_mut().now_or_never() {
         return reply;
     }
-    server.hand_on(keys[0]);
+    server.hand_on(key);
     releasing.await
 }

@@ -1,9 +1,9 @@
-//! The keys of one lock. Braces keep them in one slot of a cluster, should there ever be one.
+//! The keys on a server. Braces keep those of one lock in one slot of a cluster, should there ever be one.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use fencepost_core::{HolderId, LockName};
+use fencepost_core::LockName;
 
 /// The incarnation of the server.
 pub(crate) const INCARNATION: &str = "fencepost:inc";
@@ -20,58 +20,25 @@ pub(crate) const FLOOR: &str = "fencepost:floor";
 /// The greatest token on a node of a quorum whose record expires.
 pub(crate) const IDLE: &str = "fencepost:idle";
 
-/// The keys of one lock. Clones share them: each lease and each waiter has one.
-#[derive(Clone, Debug)]
-pub(crate) struct Keys(Arc<Spelled>);
+/// The key of a lock's record, by which the scripts know the lock's other keys. Clones share it: each lease and each waiter has one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LockKey(Arc<str>);
 
-/// The keys of one lock, spelled out.
-#[derive(Debug)]
-pub(crate) struct Spelled {
-    /// The lock's record: a string that always expires.
-    pub(crate) lock: String,
-    /// The token record.
-    pub(crate) token: String,
-    /// Who waits, in order.
-    pub(crate) queue: String,
-    /// Until when each waiter is believed to live.
-    pub(crate) waiters: String,
-    /// What holders leave for those to come.
-    pub(crate) logbook: String,
-    /// The last place in the queue that was given.
-    pub(crate) places: String,
-    tombstone: String,
-}
-
-impl Keys {
+impl LockKey {
     pub(crate) fn of(name: &LockName) -> Self {
-        let canonical = name.canonical();
-        let key = |what| format!("fencepost:{{{canonical}}}:{what}");
-        Self(Arc::new(Spelled {
-            lock: key("l"),
-            token: key("s"),
-            queue: key("q"),
-            waiters: key("w"),
-            logbook: key("b"),
-            places: key("n"),
-            tombstone: key("x:"),
-        }))
+        Self(format!("fencepost:{{{}}}:l", name.canonical()).into())
     }
 
-    /// Where it is written that an attempt of `holder` is over.
-    pub(crate) fn tombstone(&self, holder: HolderId) -> String {
-        format!("{}{holder}", self.tombstone)
-    }
-
-    /// What every such key begins with.
-    pub(crate) fn tombstones(&self) -> &str {
-        &self.tombstone
+    /// Where holders leave something for those to come.
+    pub(crate) fn logbook(&self) -> String {
+        format!("{}b", self.0.trim_end_matches('l'))
     }
 }
 
-impl Deref for Keys {
-    type Target = Spelled;
+impl Deref for LockKey {
+    type Target = str;
 
-    fn deref(&self) -> &Spelled {
+    fn deref(&self) -> &str {
         &self.0
     }
 }

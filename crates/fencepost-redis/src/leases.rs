@@ -12,7 +12,7 @@ use fencepost_core::{
 use futures_channel::oneshot;
 
 use crate::failure::{lost_touch, refuse};
-use crate::keys::Keys;
+use crate::keys::LockKey;
 use crate::record;
 use crate::resp::Reply;
 use crate::script;
@@ -36,7 +36,7 @@ pub(crate) struct Leases {
 /// A lease, as far as the server is concerned.
 pub(crate) struct Held {
     pub(crate) name: LockName,
-    pub(crate) keys: Keys,
+    pub(crate) key: LockKey,
     pub(crate) token: FencingToken,
     pub(crate) ttl: Duration,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -130,7 +130,7 @@ impl Server {
     }
 
     async fn renew_batch(&self, session: &Session, batch: Vec<Due>) {
-        let mut keys = Vec::with_capacity(batch.len() * 2);
+        let mut keys = Vec::with_capacity(batch.len());
         let mut arguments = Vec::with_capacity(batch.len() * 2);
         // By holder: the same one may be due twice, by itself and because all are looked after.
         let mut ttls = HashMap::with_capacity(batch.len());
@@ -141,12 +141,12 @@ impl Server {
                     continue;
                 }
                 ttls.insert(*holder, (ttls.len(), lease.ttl));
-                keys.extend([lease.keys.lock.clone(), lease.keys.tombstone(*holder)]);
+                keys.push(lease.key.clone());
                 arguments
                     .extend([record::beginning(*holder, lease.token), lease.ttl.as_millis().to_string()]);
             }
         }
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let counted_from = self.clock().now();
         let reply = session.connection.run(&script::RENEW, &keys, &arguments).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencepost_core::{LockName, LockState, NamePrefix, Reader, Result, Status, Waiter};
 
 use crate::failure::{lost_touch, refuse, unexpected};
-use crate::keys::{self, Keys};
+use crate::keys::{self, LockKey};
 use crate::record::{Record, State, read_waiter};
 use crate::resp::Reply;
 use crate::script;
@@ -17,9 +17,9 @@ pub(crate) const BATCH: usize = 200;
 
 /// The states of locks, in the order of `names`.
 pub(crate) async fn look(server: &Server, session: &Session, names: &[LockName]) -> Result<Vec<LockState>> {
-    let all: Vec<Keys> = names.iter().map(Keys::of).collect();
+    let all: Vec<LockKey> = names.iter().map(LockKey::of).collect();
     let mut keys = vec![keys::INCARNATION];
-    keys.extend(all.iter().flat_map(|keys| [&*keys.lock, &*keys.queue, &*keys.waiters]));
+    keys.extend(all.iter().map(|key| &**key));
     let reply = session.connection.run(&script::INSPECT, &keys, &[]).await;
     let reply = reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)?;
     let [now, record, locks @ ..] = reply.list() else { return Err(unexpected("inspect.lua", &reply)) };

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use crate::claim::RedisClaim;
 use crate::connection::Connection;
 use crate::failure::{lost_touch, refuse, refused, unexpected};
-use crate::keys::{self, Keys};
+use crate::keys::{self, LockKey};
 use crate::leases::Held;
 use crate::record::Owner;
 use crate::resp::Reply;
@@ -97,8 +97,9 @@ struct Attempt<'a> {
     server: &'a Server,
     request: &'a AcquireRequest,
     began: Moment,
-    keys: Keys,
+    key: LockKey,
     holder: String,
+    /// The process and the owner, as they stand in a record.
     owner: String,
     /// The place in the queue, once there is one.
     place: String,
@@ -127,9 +128,9 @@ impl<'a> Attempt<'a> {
             server,
             request,
             began: server.clock().now(),
-            keys: Keys::of(&request.name),
+            key: LockKey::of(&request.name),
             holder: request.holder.to_string(),
-            owner: owner.to_json(),
+            owner: format!("{}|{}", server.shared.process, owner.to_json()),
             place: String::new(),
             standing: Standing::Unreached,
             is_in_doubt: false,
@@ -146,7 +147,7 @@ impl<'a> Attempt<'a> {
     async fn run(&mut self) -> Result<RedisClaim> {
         // On the list before the first request: the turn may come right behind its answer.
         let mut attended =
-            (self.request.wait != Wait::No).then(|| self.server.attend(self.request.holder, &self.keys));
+            (self.request.wait != Wait::No).then(|| self.server.attend(self.request.holder, &self.key));
         let mut unreached_since = None;
         loop {
             let Some(session) = self.session(&mut unreached_since).await? else { continue };
@@ -244,8 +245,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn ask(&mut self, session: &Session) -> Result<Answer> {
-        let (keys, request) = (&self.keys, self.request);
-        let tombstone = keys.tombstone(request.holder);
+        let request = self.request;
         let ready_at = if self.server.options().has_quarantine { session.incarnation.ready_at_ms } else { 0 };
         let (ready_at, ttl) = (ready_at.to_string(), request.ttl.as_millis().to_string());
         let at_least = request.at_least.unwrap_or_default().as_millis().to_string();
@@ -257,29 +257,23 @@ impl<'a> Attempt<'a> {
         self.asked_on = Some(session.connection.clone());
         let was_in_doubt = std::mem::replace(&mut self.is_in_doubt, true);
         let sent = self.clock().now();
-        let keys = [
-            keys::INCARNATION,
-            &keys.lock,
-            &keys.token,
-            &keys.queue,
-            &keys.waiters,
-            &tombstone,
-            &keys.places,
-        ];
         let arguments = [
             &*session.incarnation.record,
             &ready_at,
             &self.holder,
             &ttl,
-            &at_least,
-            &self.server.shared.process,
             &self.owner,
             &alive_for,
             &self.place,
             &self.holder,
+            &at_least,
             mode,
         ];
-        let reply = match session.connection.run(&script::ACQUIRE, &keys, &arguments).await {
+        // Most want nothing special, and each argument costs time.
+        let is_plain = request.at_least.is_none() && request.mode == Mode::Exclusive;
+        let arguments = if is_plain { &arguments[..7] } else { &arguments[..] };
+        let keys = [keys::INCARNATION, &self.key];
+        let reply = match session.connection.run(&script::ACQUIRE, &keys, arguments).await {
             Ok(reply) => reply,
             Err(broken) => {
                 self.is_late |= broken.was_sent;
@@ -297,6 +291,12 @@ impl<'a> Attempt<'a> {
             return Err(refused(what));
         }
         let wrong = || unexpected("acquire.lua", reply);
+        if let Some(token) = reply.text() {
+            // It is the server's time in microseconds as well.
+            let token: FencingToken = token.parse().map_err(|_| wrong())?;
+            self.server.note_time((token.get() / 1_000).cast_signed(), sent);
+            return Ok(Answer::Granted { token, counted_from: sent });
+        }
         let (what, rest) = reply.list().split_first().ok_or_else(wrong)?;
         let number = |index: usize| rest.get(index).and_then(Reply::number);
         match what.text().unwrap_or_default() {
@@ -401,7 +401,7 @@ impl<'a> Attempt<'a> {
 
     fn cancel(&self) -> impl Future<Output = ()> + Send + use<> {
         let unanswered = self.asked_on.clone().filter(|_| self.is_in_doubt);
-        cancel(self.server.clone(), self.keys.clone(), self.request.holder, unanswered, self.is_late)
+        cancel(self.server.clone(), self.key.clone(), self.request.holder, unanswered, self.is_late)
     }
 
     fn claim(&self, session: &Session, token: FencingToken, counted_from: Moment) -> RedisClaim {
@@ -414,9 +414,9 @@ impl<'a> Attempt<'a> {
         let grant = Grant { name: name.clone(), holder, token, ttl: Some(ttl), counted_from, slack: None };
         let (lost, gone) = futures_channel::oneshot::channel();
         let observer = request.observer.clone();
-        let held = Held { name, keys: self.keys.clone(), token, ttl, observer, lost: Some(lost) };
+        let held = Held { name, key: self.key.clone(), token, ttl, observer, lost: Some(lost) };
         self.server.shared.leases.insert(holder, held);
-        RedisClaim::new(self.server.clone(), grant, self.keys.clone(), request.mode, gone, self.is_late)
+        RedisClaim::new(self.server.clone(), grant, self.key.clone(), request.mode, gone, self.is_late)
     }
 }
 
@@ -440,18 +440,17 @@ impl Drop for Attempt<'_> {
 /// one that is broken, may still grant it: on the same connection it comes before this, on another one a tombstone stops it.
 async fn cancel(
     server: Server,
-    keys: Keys,
+    key: LockKey,
     holder: HolderId,
     unanswered: Option<Connection>,
     mut is_late: bool,
 ) {
-    let (tombstone, holder) = (keys.tombstone(holder), holder.to_string());
+    let holder = holder.to_string();
     loop {
         let Ok(session) = server.granting().session().await else { continue };
         is_late |= unanswered.as_ref().is_some_and(|asked_on| !asked_on.is(&session.connection));
         let for_long = if is_late { server.options().max_ttl.as_millis() } else { 0 }.to_string();
-        let keys = [&*keys.lock, &keys.queue, &keys.waiters, &tombstone];
-        let arguments = [&*holder, &for_long, &holder];
+        let (keys, arguments) = ([&*key], [&*holder, &for_long, &holder]);
         // Where replies get lost, that a script is not known would never be heard.
         let reply = if is_late || unanswered.is_some() {
             session.connection.run_in_full(&script::CANCEL, &keys, &arguments).await

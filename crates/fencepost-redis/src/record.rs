@@ -75,11 +75,11 @@ pub(crate) fn beginning_without_token(holder: HolderId) -> String {
     format!("1|{holder}||held|")
 }
 
-/// What is written about a waiter: `alive until|process|since|mode|owner`.
+/// What is written about a waiter: `alive until|since|mode|process|owner`.
 pub(crate) fn read_waiter(text: &str) -> Option<(u64, Owner)> {
-    let mut fields = text.splitn(5, '|').skip(2);
+    let mut fields = text.splitn(5, '|').skip(1);
     let since = fields.next()?.parse().ok()?;
-    Some((since, serde_json::from_str(fields.nth(1)?).ok()?))
+    Some((since, serde_json::from_str(fields.nth(2)?).ok()?))
 }
 
 #[cfg(test)]

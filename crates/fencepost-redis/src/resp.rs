@@ -4,6 +4,7 @@
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
 use std::fmt;
+use std::io::Write;
 
 /// One answer of the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,8 +80,7 @@ pub(crate) fn write_command(output: &mut Vec<u8>, words: &[&[u8]]) {
 
 fn write_head(output: &mut Vec<u8>, kind: u8, length: usize) {
     output.push(kind);
-    output.extend_from_slice(length.to_string().as_bytes());
-    output.extend_from_slice(b"\r\n");
+    write!(output, "{length}\r\n").expect("a vector takes any bytes");
 }
 
 /// Reads one reply at the start of `input`: it and its length, or `None` where it is not all there yet.

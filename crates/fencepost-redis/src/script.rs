@@ -43,25 +43,25 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE: "record" "take" "claim_alone" "readers" "hand_over" "enter" "acquire";
-    RELEASE: "release_alone" "claim_alone" "readers" "hand_over" "release";
-    CANCEL: "claim_alone" "readers" "hand_over" "cancel";
-    RENEW: "readers" "renew";
-    BEAT: "claim_alone" "readers" "hand_over" "beat";
-    WRITE_LOGBOOK: "write_logbook";
-    INSPECT: "readers" "inspect";
-    REVOKE: "keep_token" "claim_alone" "readers" "hand_over" "revoke";
-    LIFT: "lift";
+    ACQUIRE: "keys" "record" "take" "claim_alone" "readers" "hand_over" "enter" "acquire";
+    RELEASE: "keys" "release_alone" "claim_alone" "readers" "hand_over" "release";
+    CANCEL: "keys" "claim_alone" "readers" "hand_over" "cancel";
+    RENEW: "keys" "readers" "renew";
+    BEAT: "keys" "claim_alone" "readers" "hand_over" "beat";
+    WRITE_LOGBOOK: "keys" "write_logbook";
+    INSPECT: "keys" "readers" "inspect";
+    REVOKE: "keys" "keep_token" "claim_alone" "readers" "hand_over" "revoke";
+    LIFT: "keys" "lift";
     LEARN: "learn";
-    NODE_LOCK: "record" "claim_among_others" "readers" "hand_over" "enter" "counter" "node_lock";
-    NODE_PROPOSE: "counter" "node_propose";
-    NODE_WITHDRAW: "node_withdraw";
-    NODE_LEAVE_QUEUE: "node_leave_queue";
-    NODE_RELEASE: "node_release_record" "claim_among_others" "readers" "hand_over" "release";
-    NODE_CANCEL: "claim_among_others" "readers" "hand_over" "cancel";
-    NODE_BEAT: "claim_among_others" "readers" "hand_over" "beat";
-    NODE_REVOKE: "node_keep_token" "claim_among_others" "readers" "hand_over" "revoke";
-    NODE_LIFT: "counter" "node_lift";
+    NODE_LOCK: "keys" "record" "claim_among_others" "readers" "hand_over" "enter" "counter" "node_lock";
+    NODE_PROPOSE: "keys" "counter" "node_propose";
+    NODE_WITHDRAW: "keys" "node_withdraw";
+    NODE_LEAVE_QUEUE: "keys" "node_leave_queue";
+    NODE_RELEASE: "keys" "node_release_record" "claim_among_others" "readers" "hand_over" "release";
+    NODE_CANCEL: "keys" "claim_among_others" "readers" "hand_over" "cancel";
+    NODE_BEAT: "keys" "claim_among_others" "readers" "hand_over" "beat";
+    NODE_REVOKE: "keys" "node_keep_token" "claim_among_others" "readers" "hand_over" "revoke";
+    NODE_LIFT: "keys" "counter" "node_lift";
     NODE_READ: "counter" "node_read";
     NODE_SEED: "counter" "node_seed";
     FENCE_SEAL: "fence" "fence_seal";

@@ -14,7 +14,7 @@ use futures_util::lock::MutexGuard;
 
 use crate::connection::Listener;
 use crate::endpoint::{Endpoint, Options};
-use crate::keys::Keys;
+use crate::keys::LockKey;
 use crate::leases::Leases;
 use crate::resp::Reply;
 use crate::script;
@@ -71,7 +71,7 @@ pub(crate) struct Shared {
 struct Waiters {
     waiting: HashMap<HolderId, Waiting>,
     /// By the key of the lock, those who wait for it in the order in which they came.
-    lines: HashMap<String, BTreeMap<u64, HolderId>>,
+    lines: HashMap<LockKey, BTreeMap<u64, HolderId>>,
     next: u64,
     gives_signs: bool,
 }
@@ -79,16 +79,16 @@ struct Waiters {
 impl Waiters {
     fn remove(&mut self, holder: HolderId) {
         let Some(waiting) = self.waiting.remove(&holder) else { return };
-        let Some(line) = self.lines.get_mut(&waiting.keys.lock) else { return };
+        let Some(line) = self.lines.get_mut(&waiting.key) else { return };
         line.remove(&waiting.number);
         if line.is_empty() {
-            self.lines.remove(&waiting.keys.lock);
+            self.lines.remove(&waiting.key);
         }
     }
 }
 
 struct Waiting {
-    keys: Keys,
+    key: LockKey,
     number: u64,
     notes: UnboundedSender<Note>,
 }
@@ -179,9 +179,9 @@ impl Server {
 
     /// Has the first of this process who wait for a lock ask for it now: its release was sent a moment ago on the same connection.
     /// The server would say the same, one exchange later. Where others come before it, it waits on.
-    pub(crate) fn hand_on(&self, lock_key: &str) {
+    pub(crate) fn hand_on(&self, key: &LockKey) {
         let waiters = lock(&self.shared.waiters);
-        let first = waiters.lines.get(lock_key).and_then(|line| line.values().next());
+        let first = waiters.lines.get(key).and_then(|line| line.values().next());
         if let Some(waiting) = first.and_then(|holder| waiters.waiting.get(holder)) {
             // A waiter that has just ended wants to know nothing.
             drop(waiting.notes.unbounded_send(Note::Turn));
@@ -189,13 +189,13 @@ impl Server {
     }
 
     /// Puts a waiter on the list of those who are told, until the result is dropped.
-    pub(crate) fn attend(&self, holder: HolderId, keys: &Keys) -> Attended {
+    pub(crate) fn attend(&self, holder: HolderId, key: &LockKey) -> Attended {
         let (notes, heard) = unbounded();
         let mut waiters = lock(&self.shared.waiters);
         let number = waiters.next;
         waiters.next += 1;
-        waiters.lines.entry(keys.lock.clone()).or_default().insert(number, holder);
-        waiters.waiting.insert(holder, Waiting { keys: keys.clone(), number, notes });
+        waiters.lines.entry(key.clone()).or_default().insert(number, holder);
+        waiters.waiting.insert(holder, Waiting { key: key.clone(), number, notes });
         if !std::mem::replace(&mut waiters.gives_signs, true) {
             self.shared.clock.serve(give_signs(Arc::downgrade(&self.shared), self.clock().clone()));
         }
@@ -258,10 +258,10 @@ async fn give_signs(shared: Weak<Shared>, clock: Clock) {
     loop {
         clock.sleep(SIGN_EVERY / 2 + clock.jitter(SIGN_EVERY / 2)).await;
         let Some(shared) = shared.upgrade() else { return };
-        let waiting: Vec<(HolderId, Keys)> = {
+        let waiting: Vec<(HolderId, LockKey)> = {
             let mut waiters = lock(&shared.waiters);
             waiters.gives_signs = !waiters.waiting.is_empty();
-            waiters.waiting.iter().map(|(holder, waiting)| (*holder, waiting.keys.clone())).collect()
+            waiters.waiting.iter().map(|(holder, waiting)| (*holder, waiting.key.clone())).collect()
         };
         if waiting.is_empty() {
             return;
@@ -272,11 +272,10 @@ async fn give_signs(shared: Weak<Shared>, clock: Clock) {
     }
 }
 
-async fn sign(shared: &Shared, batch: &[(HolderId, Keys)]) {
+async fn sign(shared: &Shared, batch: &[(HolderId, LockKey)]) {
     // Whoever waits hears of a broken connection by itself.
     let Ok(session) = shared.link.session().await else { return };
-    let keys = batch.iter().flat_map(|(_, keys)| [&*keys.lock, &*keys.queue, &*keys.waiters]);
-    let keys: Vec<&str> = keys.collect();
+    let keys: Vec<&str> = batch.iter().map(|(_, key)| &**key).collect();
     let alive_for = ALIVE_FOR.as_millis().to_string();
     let holders: Vec<String> = batch.iter().map(|(holder, _)| holder.to_string()).collect();
     let mut arguments = vec![alive_for.as_str()];

@@ -1,22 +1,22 @@
 //! The task that keeps one lease: it renews, tells of the loss, and gives the claim back in the end.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_channel::{mpsc, oneshot};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Fuse};
 use futures_util::{FutureExt, StreamExt};
 
-use super::shared::{Revalidation, Shared};
+use super::shared::Shared;
 use crate::backend::Claim;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::event;
 use crate::keeper::{Action, Event, Keeper};
-use crate::poll::{Raced, race, until};
+use crate::poll::until;
 
 /// How long a release of a lease that does not run out may take before the holder is told that it is not known.
 const RELEASE_MOST: Duration = Duration::from_secs(10);
@@ -38,28 +38,30 @@ impl Drop for Keeping {
     }
 }
 
-/// How a holder lets go of its lease, and who waits until that is done.
+/// What a holder has the task do, and who waits until that is done. Without a holder, the lease is given back.
 #[derive(Debug)]
-pub(super) enum Parting {
+pub(super) enum Order {
     /// The lease is given back.
     Release(oneshot::Sender<Result<()>>),
     /// The lease stays, and is kept no more.
     Detach(oneshot::Sender<()>),
+    /// The holder has asked the store whether the lease is still its own, and this is the answer.
+    Note(Box<Event>, oneshot::Sender<()>),
 }
 
-type Parted = oneshot::Receiver<Parting>;
+/// What a task waits for.
+enum News {
+    Ordered(Option<Order>),
+    Gone(Error),
+    Done(Event),
+}
 
 impl Keeping {
     pub(super) async fn run(
         mut self,
-        gone: BoxFuture<'static, Error>,
-        parted: Parted,
-        revalidated: mpsc::UnboundedReceiver<Revalidation>,
+        mut gone: Fuse<BoxFuture<'static, Error>>,
+        mut orders: mpsc::UnboundedReceiver<Order>,
     ) {
-        let mut gone = gone.fuse();
-        let mut parted = parted.fuse();
-        // At the end of it the lease is dropped, and released.
-        let mut revalidated = revalidated.chain(futures_util::stream::pending());
         let mut event = Event::Woke;
         let mut noted = None;
         let parting = loop {
@@ -68,30 +70,38 @@ impl Keeping {
             self.tell(&event, &action);
             // Whoever asked may have gone.
             let _ = noted.take().map(|noted: oneshot::Sender<()>| noted.send(()));
-            let next = carry_out(Arc::clone(&self.shared), action);
-            let news = race(&mut gone, revalidated.next());
-            // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
-            event = match race(&mut parted, race(news, next)).await {
-                Raced::First(parting) => break parting.ok(),
-                Raced::Second(Raced::First(Raced::First(error))) => Event::Gone(error),
-                Raced::Second(Raced::First(Raced::Second(told))) => {
-                    let (event, sender) = told.unzip();
-                    noted = sender;
-                    event.unwrap_or(Event::Woke)
+            let mut next = pin!(carry_out(Arc::clone(&self.shared), action));
+            // A lost claim is kept until the holder lets go of it: its work may not have stopped yet. There may be ten thousand of these
+            // tasks: races within races would make each of them several times as large.
+            let news = poll_fn(|context| {
+                if let Poll::Ready(error) = gone.poll_unpin(context) {
+                    return Poll::Ready(News::Gone(error));
                 }
-                Raced::Second(Raced::Second(outcome)) => outcome,
+                if let Poll::Ready(order) = orders.poll_next_unpin(context) {
+                    return Poll::Ready(News::Ordered(order));
+                }
+                next.as_mut().poll(context).map(News::Done)
+            });
+            event = match news.await {
+                News::Ordered(Some(Order::Note(event, sender))) => {
+                    noted = Some(sender);
+                    *event
+                }
+                News::Ordered(parting) => break parting,
+                News::Gone(error) => Event::Gone(error),
+                News::Done(event) => event,
             };
         };
         // Nothing is parked any more where the release has taken it.
         let Some(claim) = self.shared.take_parked() else { return };
-        if let Some(Parting::Detach(done)) = parting {
+        if let Some(Order::Detach(done)) = parting {
             claim.detach();
             self.shared.tell_detached();
             let _ = done.send(());
             return;
         }
-        let outcome = give_back(Arc::clone(&self.shared), claim).await;
-        if let Some(Parting::Release(answer)) = parting {
+        let outcome = Box::pin(give_back(Arc::clone(&self.shared), claim)).await;
+        if let Some(Order::Release(answer)) = parting {
             // Whoever dropped the call to release does not want to know.
             drop(answer.send(outcome));
         }
@@ -130,7 +140,7 @@ async fn carry_out(shared: Arc<Shared>, action: Action) -> Event {
     match action {
         Action::Wait(Some(at)) => shared.clock.sleep_until(at).await,
         Action::Wait(None) | Action::Overdue(_) | Action::Lose(_) => std::future::pending().await,
-        Action::Renew(give_up_at) => return renew(&shared, give_up_at).await,
+        Action::Renew(give_up_at) => return Box::pin(renew(&shared, give_up_at)).await,
     }
     Event::Woke
 }
@@ -210,4 +220,23 @@ impl Drop for ToItsEnd {
 
 pub(super) fn unknown_release() -> Error {
     Error::new(ErrorKind::Indeterminate, "release the lock", "the store did not answer in time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Renewal;
+    use crate::profile::Assured;
+
+    /// Each of ten thousand leases has one.
+    #[test]
+    fn task_that_keeps_a_lease_is_small() {
+        let clock = Clock::system();
+        let term = Renewal { ttl: Some(Duration::from_secs(30)), counted_from: clock.now() };
+        let keeper = Keeper::new(clock.now(), term, None, Assured::Whole);
+        let shared = Arc::new(Shared::new(clock, "a".parse().unwrap(), None, keeper.deadline(), false));
+        let (_holder, orders) = mpsc::unbounded();
+        let task = Keeping { keeper, shared }.run(std::future::pending().boxed().fuse(), orders);
+        assert!(size_of_val(&task) <= 512, "{} bytes", size_of_val(&task));
+    }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_channel::{mpsc, oneshot};
+use futures_util::FutureExt;
 
 use crate::backend::{Claim, Descriptor, Grant, Handover, Renewal};
 use crate::clock::Clock;
@@ -25,8 +26,8 @@ use crate::name::LockName;
 use crate::profile::{Assured, Expiry, Profile};
 use crate::telling::tell_stale;
 use crate::token::{FencingToken, HolderId};
-use keeping::{Keeping, Parting, ToItsEnd, give_back, unknown_release};
-use shared::{Revalidation, Shared};
+use keeping::{Keeping, Order, ToItsEnd, give_back, unknown_release};
+use shared::Shared;
 
 /// A held lock.
 ///
@@ -45,8 +46,8 @@ pub struct Lease {
     is_detachable: bool,
     /// What tells whoever keeps the logbook that the work is done.
     completion: Option<Arc<AtomicBool>>,
-    parting: oneshot::Sender<Parting>,
-    revalidate: mpsc::UnboundedSender<Revalidation>,
+    /// What the task that keeps it is to do; closed, it gives the lease back.
+    orders: mpsc::UnboundedSender<Order>,
 }
 
 impl Lease {
@@ -68,16 +69,15 @@ impl Lease {
             .kept(is_kept);
         let lock = grant.name.clone();
         let shared = Arc::new(Shared::new(clock.clone(), lock, observer, keeper.deadline(), is_kept));
-        let (parting, parted) = oneshot::channel();
-        let (revalidate, revalidated) = mpsc::unbounded();
+        let (orders, ordered) = mpsc::unbounded();
         let keeping = Keeping { keeper, shared: Arc::clone(&shared) };
         let (descriptors, handover) = (claim.descriptors(), claim.handover());
-        let gone = claim.lost();
+        let gone = claim.lost().fuse();
         shared.park(claim);
-        clock.spawn(keeping.run(gone, parted, revalidated));
+        clock.spawn(keeping.run(gone, ordered));
         let is_detachable = profile.detach;
         let completion = None;
-        Self { grant, shared, descriptors, handover, assured, is_detachable, completion, parting, revalidate }
+        Self { grant, shared, descriptors, handover, assured, is_detachable, completion, orders }
     }
 
     /// The lease is handed out: from now on observers hear of its end.
@@ -201,7 +201,7 @@ impl Lease {
     /// [`ErrorKind::Lost`] when the lease is lost, and, at once, where the store may have given the lock to somebody else at
     /// the deadline; any other kind when the store does not answer: the lease stays overdue.
     pub async fn revalidate(&self) -> Result<()> {
-        self.shared.revalidate(&self.revalidate).await.map_err(|error| error.on(&self.grant.name))
+        self.shared.revalidate(&self.orders).await.map_err(|error| error.on(&self.grant.name))
     }
 
     /// Ends when the lease is lost, or overdue, and says why.
@@ -234,13 +234,13 @@ impl Lease {
     /// not held any more; it is given back then.
     pub async fn detach(self) -> Result<Handover> {
         self.check()?;
-        let Self { grant, shared, handover, is_detachable, parting, .. } = self;
+        let Self { grant, shared, handover, is_detachable, orders, .. } = self;
         let Some(handover) = handover.filter(|_| is_detachable) else {
             let what = "a lease there ends with the process or the session of its holder";
             return Err(Error::new(ErrorKind::Unsupported, "detach the lease", what).on(&grant.name));
         };
         if let Some(claim) = shared.take_parked() {
-            drop(parting);
+            drop(orders);
             claim.detach();
             shared.tell_detached();
             return Ok(handover);
@@ -248,7 +248,7 @@ impl Lease {
         // A renewal is under way.
         let (done, is_done) = oneshot::channel();
         // Without an answer whoever keeps it has ended, and nothing is given back either.
-        drop(parting.send(Parting::Detach(done)));
+        drop(orders.unbounded_send(Order::Detach(done)));
         let _ = is_done.await;
         Ok(handover)
     }
@@ -277,19 +277,19 @@ impl Lease {
     /// [`ErrorKind::Lost`] when it was not held any more, so that what was done under it may have overlapped with
     /// somebody else's work; [`ErrorKind::Indeterminate`] when the store did not answer (the ttl bounds it).
     pub async fn release(self) -> Result<()> {
-        let Self { grant, shared, descriptors, parting, .. } = self;
+        let Self { grant, shared, descriptors, orders, .. } = self;
         // The lock stays taken while one of these is open.
         drop(descriptors);
         if let Some(claim) = shared.take_parked() {
             // The task has nothing to keep any more.
-            drop(parting);
+            drop(orders);
             let clock = shared.clock.clone();
             let outcome = ToItsEnd::of(Box::pin(give_back(shared, claim)), clock).await;
             return outcome.map_err(|error| error.on(&grant.name));
         }
         // A renewal is under way; the task gives the claim back when it has let go of it.
         let (answer, answered) = oneshot::channel();
-        let outcome = match parting.send(Parting::Release(answer)) {
+        let outcome = match orders.unbounded_send(Order::Release(answer)) {
             Ok(()) => answered.await.unwrap_or_else(|_| Err(unknown_release())),
             Err(_) => Err(unknown_release()),
         };

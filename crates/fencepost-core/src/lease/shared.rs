@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_channel::{mpsc, oneshot};
 
-use super::keeping::Taken;
+use super::keeping::{Order, Taken};
 use crate::backend::Claim;
 use crate::clock::{Clock, Moment, lock};
 use crate::deadline::Deadline;
@@ -23,9 +23,6 @@ use crate::telling::tell;
 
 /// How long the store may take to say whether an overdue lease is still its holder's.
 const REVALIDATE_MOST: Duration = Duration::from_secs(10);
-
-/// What a store said of an overdue lease, and who wants to know that it is noted.
-pub(super) type Revalidation = (Event, oneshot::Sender<()>);
 
 /// What the holder and the keeping task share.
 #[derive(Debug)]
@@ -142,7 +139,7 @@ impl Shared {
         self.was_overdue.store(false, Ordering::Release);
     }
 
-    pub(super) async fn revalidate(&self, noted: &mpsc::UnboundedSender<Revalidation>) -> Result<()> {
+    pub(super) async fn revalidate(&self, orders: &mpsc::UnboundedSender<Order>) -> Result<()> {
         if self.lost.get().is_some() || self.overdue().is_none() {
             return self.check();
         }
@@ -163,7 +160,7 @@ impl Shared {
             }
         };
         let (sender, is_noted) = oneshot::channel();
-        if noted.unbounded_send((event, sender)).is_ok() {
+        if orders.unbounded_send(Order::Note(Box::new(event), sender)).is_ok() {
             // If not, whoever keeps it has ended, and it is lost.
             let _ = is_noted.await;
         }

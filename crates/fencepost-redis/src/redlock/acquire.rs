@@ -292,7 +292,7 @@ fn attend(candidate: &Candidate, wait: Wait) -> Vec<Attended> {
         return Vec::new();
     }
     let nodes = candidate.nodes.all().iter();
-    nodes.map(|node| node.server.attend(candidate.waiter.id, &candidate.keys)).collect()
+    nodes.map(|node| node.server.attend(candidate.waiter.id, &candidate.key)).collect()
 }
 
 fn notes(attended: &mut [Attended]) -> Notes<'_> {

@@ -22,7 +22,7 @@ use crate::backend::below;
 use crate::endpoint::Options;
 use crate::examine::examine_nodes;
 use crate::failure::{lost_touch, refuse};
-use crate::keys::{self, Keys};
+use crate::keys::{self, LockKey};
 use crate::look::{BATCH, look, names};
 use crate::quorum::Terms;
 use crate::resp::Reply;
@@ -170,13 +170,12 @@ impl Backend for RedlockBackend {
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, reason: &str) -> Result<Revoked> {
-        let keys = &Keys::of(name);
+        let key = &LockKey::of(name);
         let (token, for_long) = (&token.to_string(), &self.nodes.options().max_ttl.as_millis().to_string());
         let revoked = self
             .all("revoke the lease", |_, session| async move {
-                let keys = [&*keys.lock, &keys.token, &keys.queue, &keys.waiters, keys.tombstones()];
                 let reply =
-                    session.connection.run(&script::NODE_REVOKE, &keys, &[token, reason, for_long]).await;
+                    session.connection.run(&script::NODE_REVOKE, &[key], &[token, reason, for_long]).await;
                 reply.map_err(|broken| lost_touch(&broken)).and_then(refuse)
             })
             .await?;
@@ -185,7 +184,7 @@ impl Backend for RedlockBackend {
     }
 
     async fn lift(&self, name: &LockName, to: FencingToken) -> Result<()> {
-        let (key, below) = (&Keys::of(name).token, &below(to, name)?);
+        let (key, below) = (&LockKey::of(name), &below(to, name)?);
         // A majority is enough: whoever acquires asks a majority as well, and so does whoever gives a node its floor.
         let lifted = self.all("lift the token", |_, session| async move {
             let keys = [&**key, keys::GREATEST, keys::FLOOR, keys::IDLE];

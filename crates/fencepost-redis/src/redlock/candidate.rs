@@ -12,7 +12,7 @@ use super::nodes::Nodes;
 use super::reseed;
 use crate::connection::{Broken, Connection};
 use crate::failure::{lost_touch, refuse, unexpected};
-use crate::keys::{self, Keys};
+use crate::keys::{self, LockKey};
 use crate::quorum::{Reply, Request};
 use crate::record::{self, Owner};
 use crate::resp;
@@ -49,7 +49,7 @@ impl Waiter {
 pub(super) struct Candidate {
     pub(super) nodes: Nodes,
     pub(super) name: LockName,
-    pub(super) keys: Keys,
+    pub(super) key: LockKey,
     pub(super) waiter: Arc<Waiter>,
     pub(super) holder: HolderId,
     holder_text: String,
@@ -106,7 +106,7 @@ impl Candidate {
         Self {
             nodes: nodes.clone(),
             name: request.name.clone(),
-            keys: Keys::of(&request.name),
+            key: LockKey::of(&request.name),
             waiter: Arc::clone(waiter),
             holder,
             holder_text: holder.to_string(),
@@ -125,7 +125,7 @@ impl Candidate {
         Self {
             nodes: nodes.clone(),
             name: name.clone(),
-            keys: Keys::of(name),
+            key: LockKey::of(name),
             waiter: Waiter::new(holder, nodes),
             holder,
             holder_text: holder.to_string(),
@@ -154,9 +154,12 @@ impl Candidate {
             }
             let candidate = Arc::clone(self);
             self.nodes.clock().serve(async move {
-                let keys = [&*candidate.keys.queue, &candidate.keys.waiters];
                 // Where it fails the place ends with the signs of life that are not given any more.
-                drop(connection.run(&script::NODE_LEAVE_QUEUE, &keys, &[&candidate.waiter.id_text]).await);
+                drop(
+                    connection
+                        .run(&script::NODE_LEAVE_QUEUE, &[&candidate.key], &[&candidate.waiter.id_text])
+                        .await,
+                );
             });
         }
     }
@@ -185,18 +188,7 @@ impl Candidate {
     }
 
     async fn ask_to_lock(&self, node: usize) -> Result<Reply> {
-        let tombstone = self.keys.tombstone(self.holder);
-        let keys = &self.keys;
-        let keys = [
-            keys::INCARNATION,
-            &keys.lock,
-            &keys.token,
-            &keys.queue,
-            &keys.waiters,
-            &tombstone,
-            keys::FLOOR,
-            keys::IDLE,
-        ];
+        let keys = [keys::INCARNATION, &self.key, keys::FLOOR, keys::IDLE];
         let is_holder = self.is_holder.load(Ordering::Relaxed);
         let alive_for = if is_holder { "0" } else { &self.alive_for_ms };
         if alive_for != "0" {
@@ -205,12 +197,11 @@ impl Candidate {
         let arguments = [
             &*self.holder_text,
             &self.ttl_ms,
-            &self.at_least_ms,
-            &self.nodes.all()[node].server.shared.process,
-            &self.owner,
+            &format!("{}|{}", self.nodes.all()[node].server.shared.process, self.owner),
             alive_for,
             &self.waiter.place,
             &self.waiter.id_text,
+            &self.at_least_ms,
         ];
         if is_holder {
             lock(&self.traces[node]).filling += 1;
@@ -233,8 +224,7 @@ impl Candidate {
 
     async fn propose(&self, node: usize, token: FencingToken) -> Result<Reply> {
         let token = token.to_string();
-        let keys = &self.keys;
-        let keys = [keys::INCARNATION, &keys.lock, &keys.token, keys::GREATEST, keys::FLOOR, keys::IDLE];
+        let keys = [keys::INCARNATION, &self.key, keys::GREATEST, keys::FLOOR, keys::IDLE];
         let is_filled_in = if self.is_holder.load(Ordering::Relaxed) { "1" } else { "0" };
         let arguments = [&*self.holder_text, &token, &self.ttl_ms, is_filled_in];
         let reply = self.grant(node, &script::NODE_PROPOSE, &keys, &arguments).await?;
@@ -322,22 +312,18 @@ impl Candidate {
         let was_unanswered = unanswered.is_some();
         is_late |= unanswered.is_some_and(|asked| !asked.is(&session.connection));
         let for_long = if is_late { self.nodes.options().max_ttl.as_millis() } else { 0 }.to_string();
-        let tombstone = self.keys.tombstone(self.holder);
-        let keys = [&*self.keys.lock, &self.keys.queue, &self.keys.waiters, &tombstone];
         let without_token = record::beginning_without_token(self.holder);
-        let (script, keys, who) = match going {
-            Going::Withdraws => (&script::NODE_WITHDRAW, &[keys[0], keys[3]][..], self.holder_text.clone()),
-            Going::Cancels => (&script::NODE_CANCEL, &keys[..], self.holder_text.clone()),
-            Going::Releases(token) => {
-                (&script::NODE_RELEASE, &keys[..], record::beginning(self.holder, token))
-            }
+        let (script, who) = match going {
+            Going::Withdraws => (&script::NODE_WITHDRAW, self.holder_text.clone()),
+            Going::Cancels => (&script::NODE_CANCEL, self.holder_text.clone()),
+            Going::Releases(token) => (&script::NODE_RELEASE, record::beginning(self.holder, token)),
         };
         let arguments = [&*who, &for_long, &self.waiter.id_text, &without_token];
         // Where replies get lost, that a script is not known would never be heard.
         let reply = if is_late || was_unanswered {
-            session.connection.run_in_full(script, keys, &arguments).await
+            session.connection.run_in_full(script, &[&self.key], &arguments).await
         } else {
-            session.connection.run(script, keys, &arguments).await
+            session.connection.run(script, &[&self.key], &arguments).await
         };
         let mut trace = lock(&self.traces[node]);
         if let Err(broken) = &reply {

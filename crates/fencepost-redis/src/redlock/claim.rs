@@ -56,8 +56,8 @@ impl RedlockClaim {
             let (lost, revoked) = oneshot::channel();
             revocations.push(revoked);
             let observer = observer.cloned();
-            let keys = candidate.keys.clone();
-            let held = Held { name: name.clone(), keys, token, ttl, observer, lost: Some(lost) };
+            let key = candidate.key.clone();
+            let held = Held { name: name.clone(), key, token, ttl, observer, lost: Some(lost) };
             node.server.shared.leases.insert(holder, held);
         }
         let slack = Some(tenure.slack());

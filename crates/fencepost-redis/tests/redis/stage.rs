@@ -35,6 +35,8 @@ pub(crate) const CARELESS: &str = "quarantine=off";
 
 /// The ACQUIRE of the product, to be sent by hand.
 pub(crate) const ACQUIRE: &str = concat!(
+    include_str!("../../lua/keys.lua"),
+    "\n",
     include_str!("../../lua/record.lua"),
     "\n",
     include_str!("../../lua/take.lua"),
@@ -51,8 +53,13 @@ pub(crate) const ACQUIRE: &str = concat!(
 );
 
 /// The RENEW of the product.
-pub(crate) const RENEW: &str =
-    concat!(include_str!("../../lua/readers.lua"), "\n", include_str!("../../lua/renew.lua"));
+pub(crate) const RENEW: &str = concat!(
+    include_str!("../../lua/keys.lua"),
+    "\n",
+    include_str!("../../lua/readers.lua"),
+    "\n",
+    include_str!("../../lua/renew.lua")
+);
 
 pub(crate) fn clock() -> Clock {
     Clock::system()
@@ -310,7 +317,7 @@ impl StoppedWaiter {
         let mut connection = server.client().expect("the server answers");
         connection.command(&["SUBSCRIBE", &format!("fencepost:p:{process}")]).expect("it can be listened to");
         let place = server.command(&["INCR", &key(name, "n")]).integer().to_string();
-        let entry = format!("{}|{process}|1|{mode}|{{}}", server_time(server) + 6_000);
+        let entry = format!("{}|1|{mode}|{process}|{{}}", server_time(server) + 6_000);
         server.command(&["ZADD", &key(name, "q"), &place, &holder]);
         server.command(&["HSET", &key(name, "w"), &holder, &entry]);
         for what in ["q", "w", "n"] {
@@ -328,31 +335,19 @@ impl StoppedWaiter {
     /// Asks for the lock, with the place that it had.
     pub(crate) fn claim(&self, server: &RedisServer) -> Reply {
         let incarnation = server.command(&["GET", "fencepost:inc"]);
-        let tombstone = key(&self.name, &format!("x:{}", self.holder));
-        let [lock, token, queue, waiters, places] =
-            ["l", "s", "q", "w", "n"].map(|what| key(&self.name, what));
         server.command(&[
             "EVAL",
             ACQUIRE,
-            "7",
+            "2",
             "fencepost:inc",
-            &lock,
-            &token,
-            &queue,
-            &waiters,
-            &tombstone,
-            &places,
+            &key(&self.name, "l"),
             incarnation.text(),
             "0",
             &self.holder,
             "800",
-            "0",
-            &self.process,
-            "{}",
+            &format!("{}|{{}}", self.process),
             "6000",
             &self.place,
-            &self.holder,
-            "alone",
         ])
     }
 }
