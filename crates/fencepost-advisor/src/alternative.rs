@@ -33,6 +33,7 @@ impl Direction {
 
 /// Another choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Alternative {
     /// In which direction it lies.
     pub direction: Direction,

@@ -82,6 +82,7 @@ pub struct Held<'a> {
 
 /// A shortfall of a rule whose overlap corrupts, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Weakness {
     /// What is weak, as the end of a sentence that begins "an overlap corrupts, but".
     pub message: &'static str,
@@ -117,7 +118,7 @@ fn weakness(shortfall: Shortfall) -> Weakness {
         ),
         Shortfall::ManyClocks => (
             "clocks that are set end leases of Redlock early, and no fence refuses the holder then",
-            "use etcd, zookeeper or postgres, or add `fence = [\"…\"]`",
+            "use etcd, zookeeper or postgres, or add `fence = [\"...\"]`",
         ),
         Shortfall::Forgets => (
             "its quarantine is off: a server that has lost its locks grants them again at once",
@@ -125,7 +126,7 @@ fn weakness(shortfall: Shortfall) -> Weakness {
         ),
         Shortfall::Unfenced => (
             "a paused worker can write after its lease has ended, and no fence refuses it",
-            "add `fence = [\"…\"]`: the sink can check tokens",
+            "add `fence = [\"...\"]`: the sink can check tokens",
         ),
     };
     Weakness { message, hint }

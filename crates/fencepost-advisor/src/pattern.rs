@@ -28,6 +28,7 @@ pub enum Pattern {
 
 /// What a lock costs to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cost {
     /// How many servers there are to run that would not be there without it.
     pub servers: u8,

@@ -19,6 +19,7 @@ pub enum Question {
 
 /// One answer that can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choice {
     /// The answer, as it is written.
     pub answer: &'static str,

@@ -85,6 +85,7 @@ impl Fault {
 
 /// What happens under one fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Risk {
     /// The fault.
     pub fault: Fault,

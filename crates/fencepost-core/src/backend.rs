@@ -293,6 +293,7 @@ pub enum Revoked {
 
 /// One lock, as an onlooker sees it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LockState {
     /// The lock.
     pub name: LockName,

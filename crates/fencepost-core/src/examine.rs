@@ -21,6 +21,7 @@ pub enum Severity {
 
 /// One thing about a store that whoever relies on it should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
@@ -36,6 +37,7 @@ pub struct Finding {
 
 /// What a look at a store has shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Examination {
     /// The servers and their versions, as found: `Redis 7.0.15 at cache:6379`; empty where there is no server.
     pub servers: Vec<String>,

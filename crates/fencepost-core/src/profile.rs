@@ -93,6 +93,7 @@ pub enum Tie {
 
 /// What an acquisition and a release cost, where nobody else wants the lock and the connection is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cost {
     /// Round trips to the store until a lock is granted.
     pub acquire_trips: u32,

@@ -14,6 +14,7 @@ use crate::server::Server;
 /// With `etcdctl txn`: `create("KEY") = "REVISION"`. With the crate `etcd-client`:
 /// `Compare::create_revision(proof.key, CompareOp::Equal, proof.create_revision)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Proof {
     /// The holder's place in the queue of the lock.
     pub key: String,

@@ -14,6 +14,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use lease::Counting;
 
+/// The library of metrics, in the version that a [`Metrics`] registers itself with.
+pub use prometheus_client;
+
 /// What tells the series of one metric apart.
 type Labels = Vec<(&'static str, String)>;
 

@@ -30,6 +30,7 @@ impl fmt::Debug for FencedScript {
 
 /// What a script has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Value {
     /// Nothing.
     Null,

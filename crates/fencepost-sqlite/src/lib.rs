@@ -17,4 +17,6 @@ mod schema;
 mod transaction;
 
 pub use fence::SqliteFence;
+/// The client library, in the version that a [`transaction`](SqliteFence::transaction) takes its connection of.
+pub use rusqlite;
 pub use transaction::FencedTransaction;

@@ -206,8 +206,7 @@ fn is_local(address: &Address) -> bool {
 }
 
 fn finding(severity: Severity, about: &str, evidence: String, consequence: &str, remedy: &str) -> Finding {
-    let (about, consequence, remedy) = (about.to_owned(), consequence.to_owned(), remedy.to_owned());
-    Finding { severity, about, evidence, consequence, remedy }
+    Finding::new(severity, about, evidence).means(consequence).remedy(remedy)
 }
 
 #[cfg(test)]

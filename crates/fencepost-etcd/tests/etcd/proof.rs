@@ -10,7 +10,7 @@ use super::stage::{backend, block_on, locks};
 
 /// Writes `value` with another client, if what is compared holds.
 fn write(server: &EtcdServer, proof: &Proof, value: &str) -> bool {
-    let Proof { key, create_revision } = proof;
+    let Proof { key, create_revision, .. } = proof;
     let transaction = format!("create(\"{key}\") = \"{create_revision}\"\n\nput data {value}\n\n\n");
     server.control_with(&["txn"], &transaction).contains("SUCCESS")
 }

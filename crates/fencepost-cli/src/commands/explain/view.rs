@@ -314,12 +314,14 @@ mod tests {
 
     #[test]
     fn lease_that_the_server_makes_longer_is_told() {
-        let (shortest, longest) = (Duration::from_secs(40), Duration::from_mins(10));
-        let ttl = Some(TtlRange { shortest, longest });
-        let told = explained(Seen::Examined(Examination { ttl, ..Examination::default() })).join("\n");
+        let told_from = |shortest| {
+            let mut seen = Examination::default();
+            seen.ttl = Some(TtlRange { shortest, longest: Duration::from_mins(10) });
+            explained(Seen::Examined(seen)).join("\n")
+        };
+        let told = told_from(Duration::from_secs(40));
         assert!(told.contains("lease      30s is asked for, and the server makes it 40s"), "{told}");
-        let wide = Some(TtlRange { shortest: Duration::from_secs(1), longest });
-        let told = explained(Seen::Examined(Examination { ttl: wide, ..Examination::default() })).join("\n");
+        let told = told_from(Duration::from_secs(1));
         assert!(told.contains("lease      30s; runs out"), "{told}");
     }
 
