@@ -14,6 +14,8 @@ mod bans;
 mod declarations;
 mod dependencies;
 mod invariants;
+mod letters;
+mod packages;
 mod pages;
 mod sizes;
 mod source;
@@ -70,6 +72,8 @@ const RULES: &[(&str, Rule)] = &[
     ("machine", pages::machine),
     ("page", pages::page),
     ("invariant", invariants::invariant),
+    ("package", packages::package),
+    ("ascii", letters::ascii),
 ];
 
 /// The names of all rules.

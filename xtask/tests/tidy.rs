@@ -102,8 +102,8 @@ violations! {
         [("crates/a/src/b.rs", "//! B.\n// TODO: more\n")];
     remark_in_a_doc_comment_is_found: "leftover" at "crates/a/src/b.rs:2" in
         [("crates/a/src/b.rs", "//! B.\n/// B (FIXME).\nfn b() {}\n")];
-    remark_behind_a_string_is_found: "leftover" at "crates/a/src/b.rs:2" in
-        [("crates/a/src/b.rs", "//! B.\nconst B: &str = \"ü\"; // XXX\n")];
+    remark_behind_a_string_is_found: "leftover" at "crates/a/tests/b.rs:2" in
+        [("crates/a/tests/b.rs", "//! B.\nconst B: &str = \"ü\"; // XXX\n")];
     remark_in_a_script_is_found: "leftover" at "crates/a/lua/b.lua:1" in
         [("crates/a/lua/b.lua", "-- TODO\n")];
     unwritten_code_is_found: "leftover" at "crates/a/src/b.rs:2" in
@@ -193,6 +193,22 @@ violations! {
         [("docs/decisions/two-traits.md", "")];
     decision_without_a_name_is_found: "page" at "docs/decisions/0001.md:1" in
         [("docs/decisions/0001.md", "")];
+    package_without_a_description_is_found: "package" at "crates/a/Cargo.toml:1" in
+        [("crates/a/Cargo.toml", &PACKAGE.replace("description = \"a\"", ""))];
+    package_with_too_many_keywords_is_found: "package" at "crates/a/Cargo.toml:1" in
+        [("crates/a/Cargo.toml", &PACKAGE.replace("[\"k\"]", "[\"1\", \"2\", \"3\", \"4\", \"5\", \"6\"]"))];
+    crate_that_is_not_published_is_found: "package" at "crates/a/Cargo.toml:1" in
+        [("crates/a/Cargo.toml", &format!("{PACKAGE}publish = false\n"))];
+    tool_that_is_published_is_found: "package" at "bench/Cargo.toml:1" in
+        [("bench/Cargo.toml", "[package]\nname = \"bench\"\n")];
+    crate_without_a_version_is_found: "package" at "Cargo.toml:1" in
+        [("Cargo.toml", "[workspace.package]\nversion = \"0.1.0\"\n[workspace.dependencies]\na = { path = \"crates/a\" }\n")];
+    file_outside_the_package_is_found: "package" at "crates/a/src/b/c.rs:2" in
+        [("crates/a/src/b/c.rs", "//! C.\nconst C: &str = include_str!(\"../../../../docs/c.md\");\n")];
+    letter_that_no_terminal_needs_to_have_is_found: "ascii" at "crates/a/src/b.rs:2" in
+        [("crates/a/src/b.rs", "//! B.\nfn b() -> String { format!(\"and more …\") }\n")];
+    letter_in_a_help_text_is_found: "ascii" at "crates/a/src/args/b.rs:2" in
+        [("crates/a/src/args/b.rs", "//! B.\n/// Look …\nstruct B;\n")];
     invariant_without_a_guard_is_found: "invariant" at "ARCHITECTURE.md:2" in
         [("ARCHITECTURE.md", "# B\n- Invariant: a `Lease` ends once.\n- `unsafe_code`\n"), LINTS];
     invariant_whose_test_is_gone_is_found: "invariant" at "ARCHITECTURE.md:1" in
@@ -258,6 +274,15 @@ near_misses! {
         [("docs/b.md", concat!("a/wo", "rk/b ~/wo", "rk/b /var/lib ${HOME}/ro", "ot/b\n"))];
     numbered_decision_is_named_well:
         [("docs/decisions/0001-two-traits.md", &"\n".repeat(60)), ("README.md", &"\n".repeat(150))];
+    whole_package_is_one:
+        [("crates/a/Cargo.toml", PACKAGE), ("bench/Cargo.toml", "[package]\npublish = false\n"),
+         ("Cargo.toml", "[workspace.package]\nversion = \"0.1.0\"\n[workspace.dependencies]\nb = { path = \"b\", version = \"0.1.0\" }\n")];
+    file_of_the_package_and_that_of_a_test_may_be_read:
+        [("crates/a/src/b/c.rs",
+          "//! C.\nconst C: &str = include_str!(\"../../c.md\");\n#[cfg(test)]\nmod tests {\nconst D: &str = include_str!(\"../../../d.md\");\n}\n")];
+    letters_of_comments_tests_and_pages_are_anybodys:
+        [("crates/a/src/b.rs", "//! B …\n/// B …\nfn b() {}\n#[cfg(test)]\nmod tests {\nconst B: &str = \"…\";\n}\n"),
+         ("crates/a/src/page/c.rs", "//! C.\nconst C: &str = \"…\";\n"), ("xtask/src/d.rs", "//! D.\nconst D: &str = \"…\";\n")];
     invariant_with_a_guard_is_guarded:
         [("ARCHITECTURE.md",
           "Invariant: no `counted_from`\nis invented\n(`a::lease_ends_once`).\n\
@@ -266,6 +291,18 @@ near_misses! {
          ("crates/a/src/b.rs", "//! B.\nstruct B { counted_from: u8 }\n#[test]\nfn lease_ends_once() {}\n")];
 }
 
+const PACKAGE: &str = r#"[package]
+authors.workspace = true
+categories = ["c"]
+description = "a"
+edition.workspace = true
+exclude.workspace = true
+keywords = ["k"]
+license.workspace = true
+readme = "README.md"
+rust-version.workspace = true
+version.workspace = true
+"#;
 const MANIFEST: (&str, &str) = ("crates/fencepost-etcd/Cargo.toml", "[dependencies]\n");
 const SUITE: (&str, &str) = ("crates/fencepost-etcd/tests/conformance.rs", "//! The suite.\n");
 const PROFILE: (&str, &str) =

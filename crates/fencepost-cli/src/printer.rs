@@ -6,7 +6,7 @@
 use std::io::{IsTerminal, Write};
 use std::os::fd::BorrowedFd;
 
-use fencepost::Error;
+use fencepost::{Error, ErrorKind};
 use fencepost_policy::{ConfigError, Finding, Severity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -33,16 +33,26 @@ impl Printer {
             (_, true) => Volume::Verbose,
             _ => Volume::Normal,
         };
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colored = match global.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            ColorChoice::Auto => !plain && std::io::stderr().is_terminal(),
+            ColorChoice::Auto => shows_colors(),
         };
         Self { volume, colored }
     }
 
     /// Where the command line could not be read.
+    pub(crate) fn before_arguments(color: clap::ColorChoice) -> Self {
+        let colored = match color {
+            clap::ColorChoice::Always => true,
+            clap::ColorChoice::Never => false,
+            clap::ColorChoice::Auto => shows_colors(),
+        };
+        Self { volume: Volume::Normal, colored }
+    }
+
+    /// Without colours.
+    #[cfg(test)]
     pub(crate) fn plain() -> Self {
         Self { volume: Volume::Normal, colored: false }
     }
@@ -84,8 +94,11 @@ impl Printer {
     /// An error and what to do about it.
     pub(crate) fn failure(self, error: &Error) {
         self.error(error);
-        if let Some(advice) = error.advice() {
-            self.hint(advice);
+        match error.advice() {
+            Some(advice) => self.hint(advice),
+            None if error.kind() != ErrorKind::Unavailable => {}
+            None if error.operation() == "connect" => self.hint(UNREACHABLE),
+            None => self.hint(UNUSABLE),
         }
     }
 
@@ -154,6 +167,18 @@ impl Printer {
             say(&format!("fencepost: {kind}: {what}\n"));
         }
     }
+}
+
+/// What to do about a server that does not answer, and does not say why.
+const UNREACHABLE: &str = "see that it runs and that this host can reach it; fencepost explain LOCK --offline tells why it is asked";
+
+/// The same for everything else that cannot be used for now.
+const UNUSABLE: &str = "fencepost doctor looks at what is in the way";
+
+/// Whether the terminal shows colours and its user wants them.
+fn shows_colors() -> bool {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !plain && !crate::screen::is_dumb() && std::io::stderr().is_terminal()
 }
 
 /// How long talk waits for a reader that is behind.

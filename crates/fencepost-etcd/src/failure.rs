@@ -76,9 +76,10 @@ impl Failure {
     /// The failure in fencepost's words.
     pub(crate) fn error(self) -> Error {
         match self {
-            Self::Unsent(what) | Self::Broken(what) => {
-                Error::new(ErrorKind::Unavailable, "talk to etcd", what)
-            }
+            Self::Unsent(what) | Self::Broken(what) => match what.strip_prefix("cannot connect: ") {
+                Some(why) => Error::new(ErrorKind::Unavailable, "connect", why),
+                None => Error::new(ErrorKind::Unavailable, "talk to etcd", what),
+            },
             Self::Refused { at, refusal } => refused(&at, &refusal),
             Self::Final(error) => error,
         }

@@ -106,7 +106,7 @@ impl Directory {
         }
         // A relative path would name another lock in every working directory.
         let absolute = std::path::absolute(path).unwrap_or_default();
-        let hint = format!("file:{}", absolute.display());
+        let hint = format!("did you mean file:{}?", absolute.display());
         Err(url.wrong("the directory is not an absolute path").hint(hint))
     }
 
@@ -285,6 +285,6 @@ mod tests {
     #[test]
     fn relative_directory_is_refused_with_the_absolute_one() {
         let error = Directory::of(&"file:locks".parse().unwrap()).unwrap_err();
-        assert!(error.advice().unwrap().starts_with("file:/"), "{error:?}");
+        assert!(error.advice().unwrap().starts_with("did you mean file:/"), "{error:?}");
     }
 }

@@ -38,7 +38,9 @@ impl FileFence {
     pub fn from_url(url: &BackendUrl) -> Result<Self> {
         url.accept_options(&[])?;
         if url.body().is_empty() {
-            return Err(url.wrong("a fence needs the directory that it protects").hint("file:/srv/exports"));
+            return Err(url
+                .wrong("a fence needs the directory that it protects")
+                .hint("name it, such as file:/srv/exports"));
         }
         Directory::of(url).map(Self)
     }
@@ -124,6 +126,7 @@ impl FileFence {
 fn damaged(path: &Path) -> Error {
     let what = format!("{} is damaged", path.display());
     Error::new(ErrorKind::Unexpected, "read the fence's mark", what)
+        .hint("restore it; a mark that is older than the last seal lets former holders write")
 }
 
 /// Puts `text` in the place of `path`, on the disk before the name leads to it.

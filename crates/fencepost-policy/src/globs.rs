@@ -60,7 +60,7 @@ fn refuse_surprises(text: &str) -> Result<(), Problem> {
             _ if in_class && !letter.is_ascii() => {
                 return Err((
                     format!("{letter:?} cannot stand in a class of letters"),
-                    "a class takes ASCII letters; use alternatives: {ä,ö}",
+                    "a class takes ASCII letters; use alternatives, such as {a,b}",
                 ));
             }
             _ if in_class => {}

@@ -45,7 +45,7 @@ pub fn partitions(path: &Path, text: &str) -> Result<Vec<Partition>, ConfigError
     read::with_root(&source, |reader, root| {
         reader.refuse_unknown_keys(root, &["partitions"]);
         if root.entries().is_empty() {
-            let hint = "write `[[partitions]]`, and below it `match = \"…\"` and the answers";
+            let hint = "write `[[partitions]]`, and below it `match = \"...\"` and the answers";
             reader.refuse(root.span.clone(), "there are no partitions", hint);
         }
         let mut known: Vec<Spanned<String>> = Vec::new();

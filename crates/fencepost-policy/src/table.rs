@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
             self.refuse(
                 table.span.clone(),
                 format!("{} needs a {key:?}", table.what),
-                format!("add `{key} = \"…\"`"),
+                format!("add `{key} = \"...\"`"),
             );
         }
         self.text(table, key)
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
             self.refuse(
                 value.span(),
                 format!("{key:?} is a text"),
-                format!("write it in quotes: `{key} = \"…\"`"),
+                format!("write it in quotes: `{key} = \"...\"`"),
             );
         }
         text.map(|text| Spanned::new(value.span(), text))
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
                 self.refuse(
                     value.span(),
                     format!("{key:?} is a list"),
-                    format!("write it in brackets: `{key} = [\"…\"]`"),
+                    format!("write it in brackets: `{key} = [\"...\"]`"),
                 );
                 &[]
             }

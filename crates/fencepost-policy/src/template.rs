@@ -141,7 +141,7 @@ impl Template {
     }
 
     fn misfit(&self, source: &Source, error: &fencepost_core::Error) -> Finding {
-        let message = error.to_string().replace(BLANK, "${…}");
+        let message = error.to_string().replace(BLANK, "${...}");
         let finding = source.error(self.span.clone(), message);
         match error.advice() {
             Some(advice) => finding.hint(advice),

@@ -86,7 +86,7 @@ fn every_message_says_what_to_do() {
         ("[defaults]\nttl = \"0s\"", "the built-in ttl is 30s"),
         ("[locks]\nmatch = \"x\"", "write `[[locks]]` with two brackets on either side"),
         ("locks = 3", "write `[[locks]]` with two brackets on either side"),
-        ("[backends.x]", "add `url = \"…\"`"),
+        ("[backends.x]", "add `url = \"...\"`"),
         ("[backends.x]\nurl = \"/var/lib\"", "file:/var/lib"),
         ("[backends.x]\nurl = \"redis://h?max_ttl=60\"", "did you mean \"60s\"?"),
         (

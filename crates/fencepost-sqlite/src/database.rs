@@ -35,14 +35,14 @@ impl Database {
         let path = url.body().strip_prefix("//").unwrap_or(url.body());
         if path.is_empty() || path.starts_with(":memory:") {
             let what = "a fence needs the file that it protects; a mark in memory protects nobody";
-            return Err(url.wrong(what).hint("sqlite:/srv/ledger.db"));
+            return Err(url.wrong(what).hint("name it, such as sqlite:/srv/ledger.db"));
         }
         if Path::new(path).is_absolute() {
             return Ok(Self { path: PathBuf::from(path), wait_most: WAIT_MOST });
         }
         // A relative path would name another file in every working directory.
         let absolute = std::path::absolute(path).unwrap_or_default();
-        let hint = format!("sqlite:{}", absolute.display());
+        let hint = format!("did you mean sqlite:{}?", absolute.display());
         Err(url.wrong("the file is not an absolute path").hint(hint))
     }
 

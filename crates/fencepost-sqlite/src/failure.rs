@@ -4,17 +4,20 @@ use std::path::Path;
 
 use fencepost_core::{Error, ErrorKind};
 use rusqlite::ErrorCode;
+use rustix::io::Errno;
 
 /// What a failure of SQLite on the database `path` means.
 pub(crate) fn failure(path: &Path, error: rusqlite::Error) -> Error {
     let shown = path.display();
-    let plain = |kind| Error::new(kind, "use the database", format!("{shown}: {error}"));
+    let plain = |kind| Error::new(kind, "use the database", shown.to_string());
     let meant = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => busy(path),
         Some(
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied,
         ) => plain(ErrorKind::Denied).hint(WRITABLE),
         Some(ErrorCode::CannotOpen) if !is_open_to_us(path) => plain(ErrorKind::Denied).hint(WRITABLE),
+        Some(ErrorCode::CannotOpen) if !path.exists() => plain(ErrorKind::Unavailable)
+            .hint("it is the file of the database that is written to: name it, or make it first"),
         Some(
             ErrorCode::CannotOpen
             | ErrorCode::DiskFull
@@ -35,7 +38,8 @@ const WRITABLE: &str =
 /// Whether this process may read and write the file and make others beside it. It is not opened for that: closing it would
 /// end all locks that this process has on it.
 fn is_open_to_us(path: &Path) -> bool {
-    let may = |path: &Path, access| rustix::fs::access(path, access).is_ok();
+    // What is not there is not denied either.
+    let may = |path: &Path, access| matches!(rustix::fs::access(path, access), Ok(()) | Err(Errno::NOENT));
     let all = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
     may(path, all) && path.parent().is_none_or(|directory| may(directory, all | rustix::fs::Access::EXEC_OK))
 }

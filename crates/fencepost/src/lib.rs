@@ -167,17 +167,30 @@ pub async fn publish(url: &BackendUrl, stamp: &Stamp, path: &Path) -> Result<Pat
 }
 
 fn missing(url: &BackendUrl, what: &str) -> Error {
-    let context = format!("this build of fencepost has no {what} for {}:", url.scheme());
+    let scheme = url.scheme();
+    let context = match (what, url.kind()) {
+        ("fence", "etcd" | "zookeeper" | "memory") => format!("{scheme}: keeps locks and is no fence"),
+        ("backend", "sqlite" | "s3" | "gs" | "az") => format!("{scheme}: is a fence and keeps no locks"),
+        _ => format!("this build of fencepost has no {what} for {scheme}:"),
+    };
     let hint = match (what, url.kind()) {
         ("fence", "s3" | "gs" | "az") => "build it with the feature `objectstore`".to_owned(),
-        ("fence", _) if FENCES.is_empty() => "it has none at all".to_owned(),
-        ("fence", _) => format!("it has {}", FENCES.join(": and ") + ":"),
+        ("fence", _) if FENCES.is_empty() => "this build has no fences at all".to_owned(),
+        ("fence", _) => format!("this build has fences for {}", listed(FENCES.iter().copied())),
         _ => {
-            let kinds: Vec<_> = profiles().iter().map(|profile| format!("{}:", profile.backend)).collect();
-            format!("it has {}", kinds.join(" and "))
+            format!("this build keeps locks in {}", listed(profiles().iter().map(|profile| profile.backend)))
         }
     };
     Error::new(ErrorKind::Unsupported, "connect", context).hint(hint)
+}
+
+/// Schemes of URLs as a list in a sentence.
+fn listed<'a>(kinds: impl IntoIterator<Item = &'a str>) -> String {
+    let kinds: Vec<String> = kinds.into_iter().map(|kind| format!("{kind}:")).collect();
+    match kinds.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => kinds.concat(),
+    }
 }
 
 /// The kinds of fences of this build.

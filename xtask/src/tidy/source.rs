@@ -60,6 +60,12 @@ impl Source {
         &self.without_literals
     }
 
+    /// The strings, letters and doc comments: the line of each, and its place in the text.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let literals = self.tokens.iter().filter(|token| token.text.is_empty());
+        literals.map(|token| (token.line, token.bytes.clone()))
+    }
+
     /// The lines where the tokens `pattern` stand one after the other.
     pub(super) fn lines_of(&self, pattern: &[&str]) -> impl Iterator<Item = usize> {
         let found = self.tokens.windows(pattern.len()).filter(move |window| matches(window, pattern));

@@ -15,7 +15,7 @@ pub(crate) struct Lab {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Vec<Fault>,
     /// Repeat the schedule of faults of an earlier run [default: a random one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u32>,
     /// How often the fault strikes in each cell
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -42,4 +42,8 @@ pub(crate) enum Story {
 pub(crate) struct LabSweep {
     /// The folder
     pub(crate) folder: PathBuf,
+}
+
+fn seed(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a whole number in 0..={}", u32::MAX))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use fencepost::{BackendUrl, FencingToken, LockName, Result};
 
-use super::duration;
+use super::{duration, ttl};
 use crate::commands::LeaseId;
 
 #[derive(Args, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Acquire {
     #[arg(value_name = "LOCK")]
     pub(crate) lock: LockName,
     /// Length of lease to ask for [default: the rule's, else 30s]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = ttl)]
     pub(crate) ttl: Option<Duration>,
     /// Wait at most so long for the lock [default: until it is free]
     #[arg(short, long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]

@@ -35,6 +35,7 @@ Without a configuration a lock holds on this host only.";
 #[derive(Debug, Parser)]
 #[command(
     name = "fencepost",
+    bin_name = "fencepost",
     version,
     about = ABOUT,
     long_about = None,
@@ -211,7 +212,7 @@ pub(crate) struct Run {
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// Length of lease, where leases run out [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = ttl)]
     pub(crate) ttl: Option<Duration>,
     /// Wait at most so long [default: until it is free]
     #[arg(short, long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
@@ -402,6 +403,12 @@ pub(crate) struct ConfigCheck {
 
 fn duration(text: &str) -> std::result::Result<Duration, String> {
     fencepost_policy::duration::parse(text).map_err(|error| error.to_string())
+}
+
+/// A lease that has no time is none.
+fn ttl(text: &str) -> std::result::Result<Duration, String> {
+    let ttl = duration(text)?;
+    if ttl.is_zero() { Err("a lease needs some time; the built-in ttl is 30s".to_owned()) } else { Ok(ttl) }
 }
 
 fn slots(text: &str) -> std::result::Result<usize, String> {

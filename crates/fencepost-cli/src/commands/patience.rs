@@ -73,7 +73,10 @@ pub(crate) async fn explained<T>(
     let explanation = async {
         if patience != Wait::No {
             Clock::system().sleep(EXPLAIN_AFTER).await;
-            for line in shown(&taken(locks).await) {
+            let mut states = taken(locks).await;
+            // Who has the lock already waits for a fence, or for the other locks.
+            states.retain(|state| !state.label.as_deref().is_some_and(is_ours));
+            for line in shown(&states) {
                 talk(format!("waiting: {line}"));
             }
         }
@@ -107,6 +110,11 @@ fn shown(states: &[LockState]) -> Vec<String> {
         lines.push(format!("{} more are not free", states.len() - MOST_SHOWN));
     }
     lines
+}
+
+/// Whether a label is one of this process.
+fn is_ours(label: &str) -> bool {
+    label.ends_with(&format!("(fencepost pid {})", std::process::id()))
 }
 
 /// Those of the locks that are not free.

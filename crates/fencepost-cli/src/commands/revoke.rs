@@ -136,8 +136,10 @@ impl<'a> Revocation<'a> {
     /// Another lease is the present one, or none. A lease that is over is refused by the fences all the same.
     fn not_current(&self, state: &LockState) -> Result<Exit> {
         let token = self.args.token;
-        self.printer
-            .error(format_args!("token {token} is not the present holder's; no lease was taken away"));
+        let lock = &state.name;
+        self.printer.error(format_args!(
+            "{lock}: token {token} is not the present holder's; no lease was taken away"
+        ));
         self.printer.note(sentence(state));
         if self.fences.is_empty() {
             return Ok(Exit::NOT_DONE);

@@ -131,7 +131,7 @@ fn fence_that_run_would_refuse_is_refused_by_the_check_and_the_configuration_is_
     let rule = |fence: &str| rules(&format!("file:{}", home.path("locks").display())) + fence;
     for (fence, said) in [
         ("redis://h?bogus=1", "bogus"),
-        ("zookeeper://h", "no fence for zookeeper:"),
+        ("zookeeper://h", "zookeeper: keeps locks and is no fence"),
         ("file:/marks?fsync=off", "fsync"),
     ] {
         home.write("fencepost.toml", &rule(&format!("fence = [{fence:?}]\n")));

@@ -199,3 +199,11 @@ fn likely_mistakes_get_a_hint() {
             .contains("does not exist")
     );
 }
+
+#[test]
+fn run_that_waits_for_its_fence_is_not_told_to_wait_for_itself() {
+    let home = Home::new();
+    let args = ["run", "--wait", "3s", "--fence", "redis://127.0.0.1:1", "demo", "--", "true"];
+    let run = home.run(args).exits(69);
+    assert!(run.stderr.contains("trying again") && !run.stderr.contains("waiting:"), "{}", run.stderr);
+}

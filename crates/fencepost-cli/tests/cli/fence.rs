@@ -241,7 +241,7 @@ fn password_of_a_fence_is_never_shown() {
         &["run", "--fence", url, "demo", "--", "true"],
     ] {
         let outcome = home.run(args).exits(64);
-        assert_says(&outcome, &["can read the password", "no fence for etcd:"]);
+        assert_says(&outcome, &["can read the password", "etcd: keeps locks and is no fence"]);
         assert!(!format!("{outcome:?}").contains("s3cret"), "{outcome:?}");
     }
     let unreached = home.run(["fence", "seal", "redis://u:s3cret@127.0.0.1:1/0", "ledger", "1"]).exits(69);

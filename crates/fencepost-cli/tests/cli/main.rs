@@ -18,12 +18,16 @@ mod lab;
 mod limits;
 mod look;
 mod manual;
+// The texts are those of the default build.
+#[cfg(all(feature = "lab", feature = "tls"))]
+mod messages;
 mod objectstore;
 mod operating_page;
 mod page;
 mod postgres;
 mod pty;
 mod publish;
+mod reading;
 mod redis;
 mod run;
 mod signals;

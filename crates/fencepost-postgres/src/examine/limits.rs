@@ -115,7 +115,7 @@ fn settings(facts: &Facts) -> Option<Finding> {
     (!set.is_empty()).then(|| {
         Finding::note(&facts.host, format!("sessions of {} begin with {}", facts.text("role"), set.join(", ")))
             .means("fencepost's own sessions set these for themselves, and read them back; the jobs under the lock work by them")
-            .remedy(format!("nothing for the locks; for the jobs, ALTER ROLE {} SET … as they need it", facts.text("role")))
+            .remedy(format!("nothing for the locks; for the jobs, ALTER ROLE {} SET ... as they need it", facts.text("role")))
     })
 }
 

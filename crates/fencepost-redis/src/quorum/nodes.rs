@@ -24,7 +24,7 @@ impl Quorum {
         if nodes % 2 == 1 && (3..=Self::MOST_NODES).contains(&nodes) {
             return Ok(Self { nodes });
         }
-        let what = format!("{nodes} nodes; it takes an odd number from 3 to {}", Self::MOST_NODES);
+        let what = format!("it takes an odd number of nodes from 3 to {}, not {nodes}", Self::MOST_NODES);
         Err(Error::new(ErrorKind::InvalidArgument, "form a quorum", what))
     }
 

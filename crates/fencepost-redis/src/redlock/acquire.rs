@@ -196,7 +196,9 @@ impl Waiting<'_> {
         let one = |(index, answer): (usize, &Answer)| {
             let name = &self.nodes().all()[index].name;
             let error = self.error_of(index);
-            format!("{name} {}", words(*answer, error.as_ref()))
+            let words = words(*answer, error.as_ref());
+            // What cannot be connected to is named there.
+            if words.contains(name.as_str()) { words } else { format!("{name} {words}") }
         };
         answers.iter().enumerate().map(one).collect::<Vec<_>>().join("; ")
     }

@@ -105,7 +105,11 @@ impl RedlockBackend {
             worst(missing.iter().flatten().cloned()).map_or(ErrorKind::Unavailable, |error| error.kind());
         let missing =
             self.nodes.all().iter().zip(&missing).filter_map(|(node, error)| Some((node, error.as_ref()?)));
-        let words = missing.map(|(node, error)| format!("{}: {error}", node.name));
+        let words = missing.map(|(node, error)| match error.to_string() {
+            // What cannot be connected to is named there.
+            text if text.contains(&node.name) => text,
+            text => format!("{}: {text}", node.name),
+        });
         let what = format!("no majority of the nodes has answered: {}", words.collect::<Vec<_>>().join("; "));
         Err(Error::new(kind, operation, what))
     }

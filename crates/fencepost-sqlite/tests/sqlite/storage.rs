@@ -149,10 +149,10 @@ fn url_names_a_file_by_its_whole_path() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.advice().unwrap_or_default().to_owned()
     };
-    assert!(refused("sqlite:a.db").starts_with("sqlite:/"));
-    assert!(refused("sqlite://a.db").ends_with("/a.db"));
+    assert!(refused("sqlite:a.db").starts_with("did you mean sqlite:/"));
+    assert!(refused("sqlite://a.db").ends_with("/a.db?"));
     for text in ["sqlite:", "sqlite://", "sqlite::memory:", "sqlite://:memory:"] {
-        assert_eq!(refused(text), "sqlite:/srv/ledger.db", "{text}");
+        assert_eq!(refused(text), "name it, such as sqlite:/srv/ledger.db", "{text}");
     }
     refused("sqlite:/a.db?mode=memory");
     for text in ["sqlite:/srv/a.db", "sqlite:///srv/a.db"] {

@@ -34,7 +34,7 @@ fn advised(global: &Global, args: &args::Advise, file: &Path, printer: Printer) 
         return Err(Exit::USAGE);
     }
     let text = std::fs::read_to_string(file).map_err(|error| {
-        printer.error(format_args!("{} cannot be read: {error}", file.display()));
+        printer.error(format_args!("cannot read the list of partitions: {}: {error}", file.display()));
         Exit::USAGE
     })?;
     let partitions = partitions(file, &text).map_err(|error| misconfigured(&error, printer))?;

@@ -248,7 +248,7 @@ impl Target {
                 "{} is kept in {place} and holds for {reach}, though what the fence protects is shared: name its place by --backend",
                 self.name
             ));
-        } else if self.place.directory().is_some_and(|directory| !directory.is_dir()) {
+        } else if self.place.directory().is_some_and(|directory| !directory.exists()) {
             printer.note(format_args!("locks are kept in a new directory, {place}, and hold for {reach}"));
         } else {
             printer.detail(format_args!("{} is kept in {place} and holds for {reach}", self.name));
@@ -299,7 +299,7 @@ fn refuse_several(args: &Run) -> Result<()> {
         return Ok(());
     }
     let what = format!("{flag} is for one lock, and {} are named", args.locks.len());
-    Err(wrong(what).hint("run the one inside the other: fencepost run A -- fencepost run … B -- COMMAND"))
+    Err(wrong(what).hint("run the one inside the other: fencepost run A -- fencepost run ... B -- COMMAND"))
 }
 
 fn refuse_fenced_readers(args: &Run) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -285,11 +286,21 @@ impl Watch<'_> {
         let program = self.command[0].to_string_lossy();
         self.printer
             .error(format_args!("cannot execute {program:?}: {}", io::Error::from_raw_os_error(error)));
-        if error == libc::ENOENT && program.contains(' ') {
-            self.printer.hint(format_args!("no shell stands in between: -- sh -c '{program}'"));
+        if error == libc::ENOENT {
+            self.why_not_found(&program);
         }
         let exit = if error == libc::ENOENT { Exit::NOT_FOUND } else { Exit::CANNOT_EXECUTE };
         Ending::new(Outcome::Ran, exit)
+    }
+
+    fn why_not_found(&self, program: &str) {
+        if program.contains(' ') {
+            self.printer.hint(format_args!("no shell stands in between: -- sh -c '{program}'"));
+        } else if !program.is_empty() && !program.contains('/') {
+            self.printer.hint("no directory of PATH has it");
+        } else if Path::new(&self.command[0]).exists() {
+            self.printer.hint("what its first line names is not installed");
+        }
     }
 
     fn overdue(&mut self) -> Ending {

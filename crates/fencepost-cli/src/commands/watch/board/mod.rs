@@ -162,7 +162,7 @@ impl<'a> Board<'a> {
         let taken = self.rows.values().filter(|row| row.state.status != Status::Free).count();
         let what = if self.prefix.is_empty() { "all locks".to_owned() } else { harmless(self.prefix) };
         let count = match taken {
-            _ if !self.has_begun => "looking …".to_owned(),
+            _ if !self.has_begun => "looking ...".to_owned(),
             0 => "none is held".to_owned(),
             _ => format!("{taken} not free"),
         };
@@ -283,7 +283,7 @@ fn fitting(locks: Vec<Vec<Line>>, room: usize, columns: usize) -> Vec<Line> {
             rest += 1;
         }
     }
-    lines.push(line(cut(&format!("  … and {rest} more"), columns), Look::Faint));
+    lines.push(line(cut(&format!("  ... and {rest} more"), columns), Look::Faint));
     lines
 }
 
@@ -300,8 +300,11 @@ fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    text.chars().take(columns.saturating_sub(MORE.len())).chain(MORE.chars()).take(columns).collect()
 }
+
+/// What stands for the rest of a text.
+const MORE: &str = "...";
 
 /// The time of day, UTC.
 fn clock_time(micros: u64) -> String {

@@ -67,9 +67,9 @@ fn every_size_is_filled_and_never_overrun() {
     for (columns, rows) in SIZES {
         let (places, news) = (places(2), crowded());
         let mut board = Board::new(&places, "");
-        assert!(text(&mut board, columns, rows, 0).contains("all lock"), "{columns}x{rows}");
+        assert!(text(&mut board, columns, rows, 0).contains("all loc"), "{columns}x{rows}");
         board.begin(Vec::new(), at(0));
-        assert!(text(&mut board, columns, rows, 0).contains("all lock"), "{columns}x{rows}");
+        assert!(text(&mut board, columns, rows, 0).contains("all loc"), "{columns}x{rows}");
         for news in news {
             board.take_in(news, at(0));
             text(&mut board, columns, rows, 1);
@@ -172,5 +172,12 @@ fn those_who_share_and_those_who_wait_stand_below_their_lock() {
         for part in ["shared by reader 2, token 2", "waits: root@web-2", "shared"] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
+    }
+}
+
+#[test]
+fn text_that_is_too_long_ends_with_dots_that_every_terminal_has() {
+    for (columns, shown) in [(9, "ledger/12"), (8, "ledge..."), (4, "l..."), (3, "..."), (1, ".")] {
+        assert_eq!(cut("ledger/12", columns), shown);
     }
 }
