@@ -74,13 +74,15 @@ fn hints(error: &clap::Error, words: &[String]) -> Vec<String> {
 
 /// The command that was meant, as far as it is known: the words that name one, one below the other.
 fn command(words: &[String]) -> String {
-    let cli = Cli::command();
-    let mut grammar = &cli;
+    let mut cli = Cli::command();
+    let mut grammar = &mut cli;
     let mut names = vec!["fencepost"];
     for word in words {
-        if let Some(command) = grammar.find_subcommand(word).filter(|command| !command.is_hide_set()) {
+        if grammar.find_subcommand(word).is_some_and(|command| !command.is_hide_set()) {
             names.push(word);
-            grammar = command;
+            grammar = grammar.find_subcommand_mut(word).expect("it was just found");
+            // Its own commands are made when they are asked for.
+            grammar.build();
         }
     }
     names.join(" ")
