@@ -19,8 +19,8 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("$db", "postgres://app@db/ledger"),
     ("$token", "7"),
     ("sqlite:FILE", "sqlite:/srv/ledger.db"),
-    ("redis://…", "redis://cache"),
-    ("postgres://…", "postgres://db"),
+    ("redis://\u{2026}", "redis://cache"),
+    ("postgres://\u{2026}", "postgres://db"),
 ];
 
 /// What ends a command of a shell.
@@ -52,7 +52,7 @@ fn code(page: &str) -> (Vec<String>, Vec<String>) {
             (Some(language), None) => block = Some(language),
             (Some(_), Some(_)) => block = None,
             // What is drawn is no command.
-            (None, Some("sh" | "text")) if !line.contains("──") => lines.push(line.to_owned()),
+            (None, Some("sh" | "text")) if !line.contains('\u{2500}') => lines.push(line.to_owned()),
             (None, Some(_)) => {}
             (None, None) => spans.extend(line.split('`').skip(1).step_by(2).map(str::to_owned)),
         }
@@ -73,7 +73,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
             || words[at - 1].contains('=');
         if is_one && is_first {
             let rest = words[at..].iter().take_while(|word| !ENDS.contains(&word.as_str()));
-            all.push(rest.filter(|word| *word != "…").map(|word| replaced(word)).collect());
+            all.push(rest.filter(|word| *word != "\u{2026}").map(|word| replaced(word)).collect());
         }
         // A command line in one word is what another shell is given.
         if word.contains("fencepost ") {
