@@ -71,11 +71,13 @@ impl Hold {
             if !taken(&paths.token, || range::lock(&token, access, range::WHOLE, blocking))? {
                 return Ok(None);
             }
-            // A file that was replaced before we had it is no lock any more: others will open the new one. Who queues on another lock
-            // file than ours is kept out by the token record. Where nothing was waited for, a record that was moved away in between
-            // is as rare as one that is moved away the moment after, and is noticed like that one.
+            // A file that was replaced before we had it is no lock any more: others will open the new one. It is the token record that
+            // keeps them out, but who holds a lock file that was moved away is not seen there, and cannot be told of a revocation.
+            // Where nothing was waited for, a file that was moved away in between is as rare as one that is moved away the moment
+            // after, and is noticed like that one.
             let (lock_seen, token_seen) = (regular(&lock, &paths.lock)?, regular(&token, &paths.token)?);
-            let is_in_place = || blocking == Blocking::No || token_seen.id.is_at(&paths.token);
+            let are_in_place = || token_seen.id.is_at(&paths.token) && lock_seen.id.is_at(&paths.lock);
+            let is_in_place = || blocking == Blocking::No || are_in_place();
             if lock_seen.is_linked && token_seen.is_linked && is_in_place() {
                 let (lock_length, token_id) = (lock_seen.length, token_seen.id);
                 return Ok(Some(Self { lock, lock_length, token, token_id }));

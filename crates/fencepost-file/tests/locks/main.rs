@@ -10,7 +10,9 @@ mod signals;
 use std::path::Path;
 use std::time::Duration;
 
-use fencepost_core::{AcquireRequest, Clock, HolderId, Locks, Mode, Wait, block_on};
+use fencepost_core::{
+    AcquireRequest, Clock, HolderId, Locks, LossReason, Mode, Revoked, Status, Wait, block_on,
+};
 use fencepost_file::FileBackend;
 
 /// No step of a test takes longer.
@@ -71,6 +73,28 @@ fn waiter_at_a_record_that_was_moved_away_gets_the_new_one() {
     next.check().unwrap();
     assert!(path("orders.tok").exists(), "it has made a new one");
     block_on(next.release()).unwrap();
+}
+
+/// A copy by hard links keeps the old file alive, so that its count of links tells nothing.
+#[test]
+fn waiter_whose_lock_file_was_moved_away_is_seen_and_can_be_revoked() {
+    let directory = tempfile::tempdir().unwrap();
+    let locks = locks(directory.path());
+    let lock = locks.lock("orders").unwrap().wait(LIMIT);
+    let first = block_on(lock.acquire()).unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let next = std::thread::scope(|scope| {
+        let next = scope.spawn(|| block_on(lock.acquire()).unwrap());
+        until("a waiter is seen", || !block_on(locks.inspect("orders")).unwrap().waiters.is_empty());
+        std::fs::rename(path("orders.lock"), path("elsewhere")).unwrap();
+        block_on(first.release()).unwrap();
+        next.join().unwrap()
+    });
+    let state = block_on(locks.inspect("orders")).unwrap();
+    assert_eq!((state.status, state.token), (Status::Held, Some(next.token())));
+    let revoked = block_on(locks.revoke("orders", next.token(), "a test")).unwrap();
+    assert_eq!(revoked, Revoked::Done);
+    assert_eq!(block_on(next.lost()).loss_reason(), Some(LossReason::Revoked));
 }
 
 /// The names of the files that end so.

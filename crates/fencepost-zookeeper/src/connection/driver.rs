@@ -147,6 +147,7 @@ impl Driver {
             // Whoever asked may have gone.
             To::Caller(caller) => drop(caller.send(answer)),
             To::Node(path) => self.listener.answered(&path, answer.code),
+            To::Written(path) => self.listener.written(&path, answer.code),
             To::Login => self.listener.logged_in(answer.code),
             To::Heartbeat => self.listener.beaten(&answer),
         }

@@ -38,6 +38,8 @@ pub(crate) trait Listener: Send + Sync {
     fn sees(&self, sight: &Sight);
     /// A request about a node whose watch the listener has asked for is answered.
     fn answered(&self, path: &str, code: Code);
+    /// What was to be written into a node is answered.
+    fn written(&self, path: &str, code: Code);
     /// A login is answered.
     fn logged_in(&self, code: Code);
     /// A heartbeat is answered.
@@ -95,6 +97,8 @@ enum To {
     Caller(oneshot::Sender<Answer>),
     /// The listener, and about which node.
     Node(String),
+    /// The same, of what was to be written there.
+    Written(String),
     Login,
     Heartbeat,
 }
@@ -171,6 +175,11 @@ impl Batch<'_> {
     pub(crate) fn tell(&mut self, request: &Request, path: &str) {
         // Whoever listens hears of the end of a connection by itself.
         let _ = self.add(request, To::Node(path.to_owned()));
+    }
+
+    /// The same for what is to be written there.
+    pub(crate) fn write_down(&mut self, request: &Request, path: &str) {
+        let _ = self.add(request, To::Written(path.to_owned()));
     }
 
     /// Adds a login.

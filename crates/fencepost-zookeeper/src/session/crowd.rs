@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use fencepost_core::Mode;
 use futures_channel::oneshot;
 
 use super::{Session, State};
 use crate::connection::Connection;
-use crate::nodes::Place;
+use crate::nodes::{self, Place};
 
 /// By the path of each place of the session, who stands right behind it.
 pub(super) type Crowd = HashMap<Arc<str>, Vec<Behind>>;
@@ -33,6 +34,10 @@ impl Behind {
 
     fn waits(&self) -> bool {
         !self.told.is_canceled()
+    }
+
+    fn shares(&self) -> bool {
+        Place::of(nodes::node_of(&self.path)).is_none_or(|place| place.mode == Mode::Shared)
     }
 }
 
@@ -88,12 +93,9 @@ impl Session {
         Some(hears)
     }
 
-    /// The only one who stands behind a place, to be told. Several look for themselves.
+    /// The only one who stands behind a place, to be told that nobody is before it. Several look for themselves.
     pub(crate) fn next_behind(&self, path: &str) -> Option<Behind> {
-        let mut state = self.state();
-        let behind = state.crowd.get_mut(path)?;
-        behind.retain(Behind::waits);
-        if behind.len() == 1 { behind.pop() } else { None }
+        only(self.state().crowd.get_mut(path)?)
     }
 
     /// A place may be gone that its holder has not let go of: whoever stands behind it looks.
@@ -101,6 +103,12 @@ impl Session {
         let behind = self.state().crowd.get_mut(path).map(std::mem::take);
         drop(behind);
     }
+}
+
+/// The one who is told. Who shares the lock looks: others who share it may stand in between, of other sessions too.
+fn only(behind: &mut Vec<Behind>) -> Option<Behind> {
+    behind.retain(Behind::waits);
+    if behind.len() == 1 && !behind[0].shares() { behind.pop() } else { None }
 }
 
 impl State {
@@ -112,5 +120,33 @@ impl State {
     /// Whatever would have been told may never come: everybody looks.
     pub(super) fn call_all_behind(&mut self) {
         self.crowd.values_mut().for_each(Vec::clear);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::HolderId;
+
+    use super::*;
+
+    fn behind(mode: Mode) -> (Behind, oneshot::Receiver<i64>) {
+        let (told, hears) = oneshot::channel();
+        let stem = nodes::stem(HolderId::from_bytes([7; 16]), mode);
+        (Behind { path: format!("/fencepost/orders/{stem}0000000009").into(), told }, hears)
+    }
+
+    #[test]
+    fn only_one_who_still_waits_to_have_the_lock_alone_is_told() {
+        let told = |modes: &[Mode], gone: usize| {
+            let (mut all, mut hear): (Vec<_>, Vec<_>) = modes.iter().map(|mode| behind(*mode)).unzip();
+            hear.drain(..gone);
+            only(&mut all).is_some()
+        };
+        assert!(told(&[Mode::Exclusive], 0));
+        assert!(told(&[Mode::Shared, Mode::Exclusive], 1));
+        assert!(!told(&[Mode::Exclusive, Mode::Shared], 0));
+        assert!(!told(&[Mode::Exclusive], 1));
+        // There may be a reader of another process between it and who is before it.
+        assert!(!told(&[Mode::Shared], 0));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_core::{Error, LossReason, Moment, until};
 use futures_channel::oneshot;
 
-use super::Session;
+use super::{Session, State};
 use crate::failure::gone;
 use crate::protocol::{Code, Request, Sight};
 
@@ -21,7 +21,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A lease, as far as its session is concerned.
 pub(crate) struct Held {
-    /// What is yet to be written into its node.
+    /// What is yet to be written into its node, as far as is known.
     pub(crate) record: Vec<u8>,
     /// From when on its term counts, as its keeper was told last.
     pub(crate) counted_from: Moment,
@@ -46,6 +46,14 @@ async fn delete(session: Session, path: Arc<str>) {
         }
         session.heed(&answer);
         session.clock().sleep(REFUSED_PAUSE).await;
+    }
+}
+
+impl State {
+    /// The leases that nothing is known to be written down of.
+    pub(super) fn unwritten(&self) -> Vec<Arc<str>> {
+        let unwritten = self.held.iter().filter(|(_, held)| !held.record.is_empty());
+        unwritten.map(|(path, _)| Arc::clone(path)).collect()
     }
 }
 
@@ -97,11 +105,17 @@ impl Session {
         let fresh = std::mem::take(&mut state.fresh);
         let mut batch = connection.batch();
         for path in fresh {
-            let Some(held) = state.held.get_mut(&path) else { continue };
-            let record = std::mem::take(&mut held.record);
-            batch.tell(&Request::set_data(&path, &record, -1), &path);
+            let Some(held) = state.held.get(&path) else { continue };
+            batch.write_down(&Request::set_data(&path, &held.record, -1), &path);
             // After the change, which is none that it is to be told of.
             batch.tell(&Request::data(&path, true), &path);
+        }
+    }
+
+    /// A lease is written down.
+    pub(super) fn is_written(&self, path: &str) {
+        if let Some(held) = self.state().held.get_mut(path) {
+            held.record = Vec::new();
         }
     }
 

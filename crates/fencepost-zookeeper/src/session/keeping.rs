@@ -238,6 +238,8 @@ fn adopt(
     }
     state.proof = Some(proof);
     state.connection = Some(connection.clone());
+    // Also what was on its way when the last one broke.
+    state.fresh = state.unwritten();
     wake(state);
     session.settle();
     connection
@@ -320,6 +322,13 @@ impl Listener for Ear {
     fn answered(&self, path: &str, code: Code) {
         if code == Code::NO_NODE {
             self.0.lose(path);
+        }
+    }
+
+    fn written(&self, path: &str, code: Code) {
+        match code {
+            Code::OK => self.0.is_written(path),
+            code => self.answered(path, code),
         }
     }
 

@@ -3,12 +3,14 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use fencepost_core::{AcquireRequest, Backend, Claim, Clock, HolderId, Mode, Revoked, Wait, block_on};
+use fencepost_core::{
+    AcquireRequest, Backend, Claim, Clock, HolderId, Locks, Mode, Revoked, Wait, block_on, until,
+};
 use fencepost_testkit::servers::{ZooKeeperClient, ZooKeeperServer, ZooKeeperStay};
 use fencepost_zookeeper::ZooKeeperBackend;
 use futures_util::future::join_all;
 
-use crate::stage::{backend, eventually, locks, request, sleep};
+use crate::stage::{History, Hold, backend, eventually, locks, request, sleep};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -238,4 +240,45 @@ fn waiter_whose_session_has_ended_takes_another_place() {
     server.go_on();
     let next = next.recv_timeout(Duration::from_secs(20)).expect("it waits behind nothing").unwrap();
     assert!(next.grant().token > holder.grant().token);
+}
+
+/// Among two processes with six tasks each: whoever is handed the lock may have gone at that moment, and whoever hands it over, too.
+#[test]
+#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
+fn tasks_that_give_up_and_drop_at_any_moment_hand_the_lock_on_to_one_at_a_time() {
+    const TASKS: usize = 6;
+    let (server, one, mut client) = prepared();
+    let processes = [Locks::new(one), locks(&server.url())];
+    let history = History::default();
+    let clock = Clock::system();
+    let soon = |most: u64| clock.now().after(clock.jitter(Duration::from_micros(most)));
+    let take_turns = async |locks: &Locks| {
+        let lock = locks.lock("orders").unwrap().ttl(TTL).wait(TTL * 2);
+        while !history.is_over() {
+            let patience = clock.random().is_multiple_of(2).then(|| soon(20_000));
+            let Some(lease) = until(&clock, patience, Box::pin(lock.acquire())).await else { continue };
+            // Nobody holds it for long, so that one whom nobody has told would run out of time.
+            let lease = lease.expect("everybody gets a turn");
+            let (token, from) = (lease.token().get(), clock.now());
+            clock.sleep_until(soon(1_000)).await;
+            lease.check().unwrap();
+            history.note(Hold { token, from, to: clock.now() });
+            match clock.random() % 4 {
+                0 => drop(lease),
+                1 => drop(until(&clock, Some(soon(1_500)), Box::pin(lease.release())).await),
+                _ => lease.release().await.unwrap(),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for locks in &processes {
+            for _ in 0..TASKS {
+                scope.spawn(|| block_on(take_turns(locks)));
+            }
+        }
+        sleep(Duration::from_secs(4));
+        history.end();
+    });
+    assert!(history.assert_clean() > 50);
+    eventually("nothing is left", || queue(&mut client).is_empty());
 }

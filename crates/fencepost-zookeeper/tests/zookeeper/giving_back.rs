@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::{AcquireRequest, Backend, Status, Wait, block_on};
+use fencepost_core::{AcquireRequest, Backend, Revoked, Status, Wait, block_on};
 use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::{ZooKeeperEnsemble, ZooKeeperServer};
 
@@ -71,4 +71,30 @@ fn forgotten_lease_ends_although_its_deletion_was_lost_on_the_way() {
     eventually("it is gone", || client.children("/fencepost/orders").unwrap().is_empty());
     kept.check().expect("the session lives");
     block_on(kept.release()).unwrap();
+}
+
+/// What is written down of a grant was on its way when the connection broke.
+#[test]
+#[cfg_attr(not(zookeeper_server), ignore = "its server is not installed")]
+fn grant_is_written_down_although_that_was_lost_on_the_way() {
+    let server = ZooKeeperServer::start();
+    let proxy = Proxy::start(server.address());
+    let holding = locks(&format!("zookeeper://{}", proxy.address()));
+    let lease = block_on(holding.lock("orders").unwrap().ttl(TTL).acquire()).unwrap();
+    proxy.set(Mode::RequestHole);
+    // Beside the heartbeat that is held back by then.
+    eventually("it is being written down", || proxy.held_requests() > 150);
+    proxy.set(Mode::Cut);
+    proxy.set(Mode::Pass);
+    let mut client = server.client();
+    eventually("it is written down", || {
+        let places = client.children("/fencepost/orders").unwrap();
+        let node = client.node(&format!("/fencepost/orders/{}", places[0])).unwrap().unwrap();
+        String::from_utf8_lossy(&node.data).contains(&lease.token().to_string())
+    });
+    // So that it is known by its own token, whatever is added to those of others.
+    let to = lease.token().get() + 3_600_000_000;
+    block_on(holding.lift("orders", to.try_into().unwrap())).unwrap();
+    let revoked = block_on(holding.revoke("orders", lease.token(), "a test")).unwrap();
+    assert_eq!(revoked, Revoked::Done);
 }

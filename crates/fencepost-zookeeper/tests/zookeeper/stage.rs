@@ -83,8 +83,13 @@ impl History {
             to = now();
             sleep(Duration::from_millis(1));
         }
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(Hold { token, from, to });
+        self.note(Hold { token, from, to });
         drop(block_on(lease.release()));
+    }
+
+    /// Somebody is about to give a lease back.
+    pub(crate) fn note(&self, hold: Hold) {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
     }
 
     /// Takes the lock again and again, whatever happens to the servers, until the history is over.
