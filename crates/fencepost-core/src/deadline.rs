@@ -68,38 +68,39 @@ pub fn default_grace(ttl: Duration) -> Duration {
     GRACE_MOST.min(ttl / 4)
 }
 
-/// In how many steps of a period leases are renewed.
+/// In how many steps of a period leases are renewed, and how many slots for leases there are in half a period.
 const STEPS: u32 = 64;
+const SLOTS: u32 = STEPS / 2;
 
 /// When to renew: so often that a lost try or two never bring a healthy holder near its deadline less the grace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
     period: Duration,
+    slot: Option<u32>,
 }
 
 impl Cadence {
     /// The cadence for a term of `ttl` with a stop that takes up to `grace`.
     pub fn new(ttl: Duration, grace: Duration) -> Self {
-        Self { period: ttl.saturating_sub(grace) / 4 }
+        Self { period: ttl.saturating_sub(grace) / 4, slot: None }
     }
 
-    /// When to renew next, after the term that was asked for at `tried_at`.
+    /// Renews only in the slot that a `share` of the lease's own falls into. Those in one slot are renewed at one moment, so that a process
+    /// which keeps thousands wakes up a few times a second, and not for each of them. Those of one burst are renewed apart: after
+    /// they were acquired, and after a pause or a failure that has hit all of them.
+    pub fn in_slot(self, share: u16) -> Self {
+        Self { slot: Some(u32::from(share) * SLOTS / (u32::from(u16::MAX) + 1)), ..self }
+    }
+
+    /// When to renew next, after the term that was asked for at `tried_at`: a period later, or less than half a period before that, when
+    /// the slot comes.
     pub fn next(self, tried_at: Moment) -> Moment {
-        self.together(tried_at.after(self.period))
-    }
-
-    /// A moment a little before `at`, at which other leases of such a term are renewed as well: a process that keeps thousands wakes up
-    /// a few times a second, and not for each of them.
-    pub fn together(self, at: Moment) -> Moment {
-        let step = (self.period / STEPS).max(Duration::from_nanos(1));
-        let beyond = u128::from(at.as_nanos()) % step.as_nanos();
-        at.before(Duration::from_nanos(u64::try_from(beyond).unwrap_or_default()))
-    }
-
-    /// How much earlier the first renewal is than [`next`](Self::next) would have it: less than half a period, by a `share` of
-    /// the lease's own. Leases that were acquired in one burst are then not renewed in one for ever.
-    pub fn head_start(self, share: u16) -> Duration {
-        self.period / 2 * u32::from(share) / (u32::from(u16::MAX) + 1)
+        let latest = tried_at.after(self.period);
+        let Some(slot) = self.slot else { return latest };
+        let step = u64::try_from((self.period / STEPS).as_nanos()).unwrap_or(u64::MAX).max(1);
+        let steps = latest.as_nanos() / step;
+        let beyond = (steps + u64::from(SLOTS - slot)) % u64::from(SLOTS);
+        Moment::from_nanos(steps.saturating_sub(beyond).saturating_mul(step))
     }
 
     /// When a try that begins at `now` is given up.
@@ -143,25 +144,24 @@ mod tests {
             prop_assert!(ttl < Duration::from_millis(3) || deadline < sent.after(ttl));
         }
 
+        /// Nobody is renewed late, nor much too early.
         #[test]
-        fn head_start_is_less_than_half_a_period_and_grows_with_the_share(ttl_ms in 100..3_600_000_u64, share in 1..=u16::MAX) {
+        fn slot_comes_in_the_last_half_of_a_period(ttl_ms in 100..3_600_000_u64, tried in 0..u64::MAX / 4, share in any::<u16>()) {
             let ttl = Duration::from_millis(ttl_ms);
-            let cadence = Cadence::new(ttl, default_grace(ttl));
-            prop_assert!(cadence.head_start(share) < cadence.period / 2);
-            prop_assert!(cadence.head_start(share) >= cadence.head_start(share - 1));
-            prop_assert_eq!(cadence.head_start(0), Duration::ZERO);
+            let cadence = Cadence::new(ttl, default_grace(ttl)).in_slot(share);
+            let (tried, latest) = (Moment::from_nanos(tried), Moment::from_nanos(tried).after(cadence.period));
+            let next = cadence.next(tried);
+            prop_assert!(next <= latest && latest.since(next) < cadence.period / 2);
         }
 
-        /// Two that come due within a step of each other mostly do so at one moment, and nobody is renewed late.
+        /// Also where it is renewed late, and then those of one slot are still renewed at one moment.
         #[test]
-        fn leases_come_due_in_the_steps_of_a_period(ttl_ms in 100..3_600_000_u64, tried in 0..u64::MAX / 4) {
+        fn lease_stays_in_its_slot(ttl_ms in 100..3_600_000_u64, tried in 0..u64::MAX / 4, share in any::<u16>(), late in 0..63_u32) {
             let ttl = Duration::from_millis(ttl_ms);
-            let cadence = Cadence::new(ttl, default_grace(ttl));
-            let (tried, step) = (Moment::from_nanos(tried), cadence.period / STEPS);
-            let next = cadence.next(tried);
-            prop_assert!(next <= tried.after(cadence.period) && tried.after(cadence.period).since(next) < step);
-            prop_assert_eq!(cadence.together(next), next);
-            prop_assert_eq!(cadence.together(next.after(step / 2)), next);
+            let cadence = Cadence::new(ttl, default_grace(ttl)).in_slot(share);
+            let first = cadence.next(Moment::from_nanos(tried));
+            let second = cadence.next(first.after(cadence.period / 128 * late));
+            prop_assert_eq!(second.since(first), cadence.period / STEPS * STEPS);
         }
 
         #[test]

@@ -20,6 +20,8 @@ pub(crate) struct Keeper {
     /// How much of a ttl is certain after a renewal.
     assured: Assured,
     cadence: Option<Cadence>,
+    /// What sets it apart from other leases that were acquired at the same moment.
+    share: Option<u16>,
     phase: Phase,
     failures: u32,
     /// Whether the store keeps the lock beyond the deadline, as long as its session lives.
@@ -75,6 +77,7 @@ impl Keeper {
             grace,
             assured,
             cadence: None,
+            share: None,
             phase: Phase::Resting(None),
             failures: 0,
             is_kept: false,
@@ -83,11 +86,10 @@ impl Keeper {
         keeper
     }
 
-    /// Renews for the first time earlier, by a `share` of the lease's own.
-    pub(crate) fn spread(mut self, share: u16) -> Self {
-        if let (Phase::Resting(Some(at)), Some(cadence)) = (self.phase, self.cadence) {
-            self.phase = Phase::Resting(Some(cadence.together(at.before(cadence.head_start(share)))));
-        }
+    /// Renews apart from other leases that were acquired at this moment, by a `share` of the lease's own.
+    pub(crate) fn spread(mut self, now: Moment, share: u16) -> Self {
+        self.share = Some(share);
+        self.rest(now);
         self
     }
 
@@ -175,7 +177,12 @@ impl Keeper {
             Cadence::new(certain, grace)
         });
         self.deadline = self.deadline.latest(Deadline::of(term.counted_from, term.ttl));
-        self.phase = Phase::Resting(self.cadence.map(|cadence| cadence.next(tried_at)));
+        self.rest(tried_at);
+    }
+
+    fn rest(&mut self, tried_at: Moment) {
+        let in_slot = |cadence: Cadence| self.share.map_or(cadence, |share| cadence.in_slot(share));
+        self.phase = Phase::Resting(self.cadence.map(|cadence| in_slot(cadence).next(tried_at)));
     }
 
     fn tried_at(&self) -> Option<Moment> {
@@ -210,6 +217,7 @@ pub(crate) fn passed_deadline() -> Error {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     const TTL: Duration = Duration::from_secs(8);
 
@@ -233,37 +241,69 @@ mod tests {
         assert!(first < at(2_000));
     }
 
-    #[test]
-    fn leases_of_one_burst_are_renewed_apart_from_each_other() {
-        let renewed: Vec<Moment> = [0, 0x4000, 0x8000, 0xc000]
-            .map(|share| {
-                let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole).spread(share);
-                let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
-                assert!(matches!(keeper.step(first, Event::Woke), Action::Renew(_)));
-                let renewed =
-                    keeper.step(first, Event::Renewed(Renewal { ttl: Some(TTL), counted_from: first }));
-                let Action::Wait(Some(next)) = renewed else { panic!("it waits") };
-                assert_eq!(next.since(first), TTL * 3 / 16, "and then at the period");
-                first
-            })
-            .into();
-        assert_eq!(
-            renewed,
-            [1_500_000, 1_312_500, 1_125_000, 937_500].map(|micros| Moment::from_nanos(micros * 1_000))
-        );
+    /// Keeps `keepers` until `end`, with a store that answers at once, or with a failure until it is `well_at`; how many renewals it got at
+    /// each moment from then on. Nothing is done between `paused` and `resumed`.
+    fn keep_until(
+        end: Moment,
+        keepers: &mut [Keeper],
+        pause: [Moment; 2],
+        well_at: Moment,
+    ) -> BTreeMap<Moment, usize> {
+        let [paused, resumed] = pause;
+        let mut renewals = BTreeMap::new();
+        for keeper in keepers {
+            let (mut now, mut event) = (at(0), Event::Woke);
+            while now < end {
+                event = match keeper.step(now, event) {
+                    Action::Wait(Some(next)) => {
+                        now = if next > paused && next < resumed { resumed } else { next };
+                        Event::Woke
+                    }
+                    Action::Renew(_) if now < well_at => failure(),
+                    Action::Renew(_) => {
+                        *renewals.entry(now).or_default() += 1;
+                        Event::Renewed(Renewal { ttl: Some(TTL), counted_from: now })
+                    }
+                    lost => panic!("{lost:?} at {now:?}"),
+                };
+            }
+        }
+        renewals
+    }
+
+    fn burst_of_keepers() -> Vec<Keeper> {
+        let new = |share: u16| Keeper::new(at(0), term(0), None, Assured::Whole).spread(at(0), share * 64);
+        (0..1_024_u16).map(new).collect()
+    }
+
+    /// Of the periods from `from` on, the most renewals at one moment.
+    fn most_from(from: Moment, renewals: &BTreeMap<Moment, usize>) -> usize {
+        renewals.range(from..).map(|(_, count)| *count).max().unwrap()
     }
 
     #[test]
-    fn leases_whose_renewals_are_near_each_other_are_renewed_at_once() {
-        let [one, other] = [0x4010, 0x4020].map(|share| {
-            let mut keeper = Keeper::new(at(0), term(0), None, Assured::Whole).spread(share);
-            let Action::Wait(Some(first)) = keeper.step(at(0), Event::Woke) else { panic!("it waits") };
-            keeper.step(first, Event::Woke);
-            let renewed = keeper.step(first.after(Duration::from_millis(3)), Event::Renewed(term(1_400)));
-            let Action::Wait(Some(next)) = renewed else { panic!("it waits") };
-            (first, next)
-        });
-        assert_eq!(one, other);
+    fn leases_of_one_burst_are_renewed_apart_from_each_other() {
+        let renewals = keep_until(at(9_000), &mut burst_of_keepers(), [at(0), at(0)], at(0));
+        assert_eq!(most_from(at(0), &renewals), 1_024 / 32);
+        let moments: Vec<Moment> = renewals.into_keys().collect();
+        assert!(moments.len() >= 32 * 5, "in all slots, again and again");
+        let step = TTL * 3 / 16 / 64;
+        assert!(moments.windows(2).all(|pair| pair[1].since(pair[0]) >= step), "one wakes up once a slot");
+    }
+
+    #[test]
+    fn leases_that_were_renewed_in_one_burst_after_a_pause_are_renewed_apart_again() {
+        let renewals = keep_until(at(12_000), &mut burst_of_keepers(), [at(3_000), at(5_000)], at(0));
+        assert_eq!(renewals[&at(5_000)], 1_024, "after the pause all are overdue");
+        assert_eq!(most_from(at(5_001), &renewals), 1_024 / 32);
+    }
+
+    #[test]
+    fn leases_whose_renewals_have_failed_are_renewed_apart_again() {
+        let pause = [at(1_000), at(1_600)];
+        let renewals = keep_until(at(12_000), &mut burst_of_keepers(), pause, at(1_650));
+        assert!(most_from(at(0), &renewals) > 500, "all those that were due try again at one moment");
+        assert_eq!(most_from(at(3_000), &renewals), 1_024 / 32);
     }
 
     #[test]

@@ -33,8 +33,7 @@ end
 
 local known = redis.call('MGET', KEYS[1], KEYS[2], key_of(KEYS[2], 'x:' .. ARGV[3]), places, tokens)
 local is_free = not known[2] and not known[4] or known[2] == '1|' .. ARGV[3] .. '||resv|'
--- As strings: milliseconds are the beginning of microseconds.
-if is_free and known[1] == ARGV[1] and not known[3] and ARGV[2] <= micros and not ARGV[8] then
+if is_free and known[1] == ARGV[1] and not known[3] and micros / 1000 >= tonumber(ARGV[2]) and not ARGV[8] then
   local token = draw(known[5])
   if not token then
     return {'EXHAUSTED', known[5]}

@@ -146,7 +146,11 @@ async fn carry_out(shared: Arc<Shared>, action: Action) -> Event {
 }
 
 async fn renew(shared: &Shared, give_up_at: Moment) -> Event {
-    let Some(claim) = shared.take_parked() else { return std::future::pending().await };
+    let Some(claim) = shared.take_parked() else {
+        // The holder is asking the store itself, and may get no answer.
+        shared.clock.sleep_until(give_up_at).await;
+        return Event::Woke;
+    };
     let mut taken = Taken { claim: Some(claim), shared };
     let Some(claim) = taken.claim.as_mut() else { return Event::Woke };
     match until(&shared.clock, Some(give_up_at), claim.renew()).await {
@@ -225,8 +229,160 @@ pub(super) fn unknown_release() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Renewal;
-    use crate::profile::Assured;
+    use crate::backend::{Descriptor, Grant, Handover, Renewal};
+    use crate::clock::{VirtualTime, lock};
+    use crate::deadline::Deadline;
+    use crate::lease::Lease;
+    use crate::memory::PROFILE;
+    use crate::profile::{Assured, Profile};
+    use crate::token::HolderId;
+    use async_trait::async_trait;
+    use std::sync::Mutex;
+
+    const TTL: Duration = Duration::from_secs(1);
+
+    /// How long the store takes for everything.
+    const SLOW: Duration = Duration::from_millis(30);
+
+    #[derive(Debug)]
+    struct SlowClaim {
+        clock: Clock,
+        grant: Grant,
+        gone_at: Option<Moment>,
+        done: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl SlowClaim {
+        fn note(&self, what: &'static str) {
+            lock(&self.done).push(what);
+        }
+    }
+
+    #[async_trait]
+    impl Claim for SlowClaim {
+        fn grant(&self) -> &Grant {
+            &self.grant
+        }
+
+        async fn renew(&mut self) -> Result<Renewal> {
+            self.note("renews");
+            let counted_from = self.clock.now();
+            self.clock.sleep(SLOW).await;
+            Ok(Renewal { ttl: Some(TTL), counted_from })
+        }
+
+        fn lost(&self) -> BoxFuture<'static, Error> {
+            let Some(at) = self.gone_at else { return std::future::pending().boxed() };
+            let gone = || Error::lost(LossReason::Revoked, "it was taken away");
+            self.clock.sleep_until(at).map(move |()| gone()).boxed()
+        }
+
+        fn descriptors(&self) -> Vec<Descriptor> {
+            Vec::new()
+        }
+
+        fn handover(&self) -> Option<Handover> {
+            let Grant { name, holder, token, .. } = self.grant.clone();
+            Some(Handover { lock: name, holder, token, detail: None })
+        }
+
+        fn detach(self: Box<Self>) {
+            self.note("detached");
+        }
+
+        async fn release(self: Box<Self>) -> Result<()> {
+            self.clock.sleep(SLOW).await;
+            self.note("released");
+            Ok(())
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Way {
+        Released,
+        /// And nobody waits for it.
+        ReleaseDropped,
+        Dropped,
+        Detached,
+    }
+
+    /// Lets go of a lease `after` a while; what the holder is told, and what was done to its claim. The store takes it away `gone_after`.
+    fn let_go(way: Way, after: Duration, gone_after: Option<Duration>) -> (Result<()>, Vec<&'static str>) {
+        let time = VirtualTime::new(1);
+        let clock = time.clock();
+        let done = Arc::<Mutex<Vec<_>>>::default();
+        let told = time.block_on(async {
+            let now = clock.now();
+            let (holder, token) = (HolderId::draw(&clock), 1.try_into().unwrap());
+            let (name, ttl) = ("a".parse().unwrap(), Some(TTL));
+            let grant = Grant { name, holder, token, ttl, counted_from: now, slack: None };
+            let gone_at = gone_after.map(|after| now.after(after));
+            let claim = SlowClaim { clock: clock.clone(), grant, gone_at, done: Arc::clone(&done) };
+            let profile = Profile { detach: true, ..PROFILE };
+            let lease = Lease::start(Box::new(claim), &clock, &profile, None, None);
+            clock.sleep(after).await;
+            let told = match way {
+                Way::Released => lease.release().await,
+                Way::ReleaseDropped => lease.release().now_or_never().unwrap_or(Ok(())),
+                Way::Dropped => {
+                    drop(lease);
+                    Ok(())
+                }
+                Way::Detached => lease.detach().await.map(drop),
+            };
+            clock.settled().await;
+            told
+        });
+        let done = lock(&done).clone();
+        (told, done)
+    }
+
+    /// While a renewal is under way, just before, and just after.
+    #[test]
+    fn lease_is_let_go_of_once_at_whatever_instant() {
+        let (mut renewals, mut instants) = (0, 0);
+        for ms in (0..700).step_by(3) {
+            for way in [Way::Released, Way::ReleaseDropped, Way::Dropped, Way::Detached] {
+                let (told, mut done) = let_go(way, Duration::from_millis(ms), None);
+                let last = if way == Way::Detached { "detached" } else { "released" };
+                assert!(told.is_ok(), "{way:?} after {ms} ms: {told:?}");
+                assert_eq!(done.pop(), Some(last), "{way:?} after {ms} ms");
+                assert!(done.iter().all(|what| *what == "renews"), "{way:?} after {ms} ms: {done:?}");
+                renewals += done.len();
+                instants += 1;
+            }
+        }
+        assert!(renewals > instants, "it was renewed meanwhile");
+    }
+
+    #[test]
+    fn lease_that_was_taken_away_is_given_back_all_the_same_and_its_holder_told() {
+        let gone_after = Duration::from_millis(301);
+        for ms in (0..600).step_by(3) {
+            for way in [Way::Released, Way::ReleaseDropped, Way::Dropped, Way::Detached] {
+                let after = Duration::from_millis(ms);
+                let (told, mut done) = let_go(way, after, Some(gone_after));
+                // One that is detached before is nobody's affair here.
+                let last = if way == Way::Detached && after < gone_after { "detached" } else { "released" };
+                assert_eq!(done.pop(), Some(last), "{way:?} after {ms} ms");
+                assert!(done.iter().all(|what| *what == "renews"), "{way:?} after {ms} ms: {done:?}");
+                let is_told = matches!(way, Way::Released | Way::Detached);
+                if is_told && after > gone_after {
+                    assert_eq!(told.unwrap_err().kind(), ErrorKind::Lost, "{way:?} after {ms} ms");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn renewal_while_the_holder_asks_the_store_itself_is_tried_again() {
+        let time = VirtualTime::new(1);
+        let clock = time.clock();
+        let shared = Shared::new(clock.clone(), "a".parse().unwrap(), None, Deadline::NEVER, true);
+        let (most, end) = (clock.now().after(SLOW), clock.now().after(TTL));
+        let event = time.block_on(until(&clock, Some(end), renew(&shared, most)));
+        assert!(matches!(event, Some(Event::Woke)), "{event:?}");
+    }
 
     /// Each of ten thousand leases has one.
     #[test]

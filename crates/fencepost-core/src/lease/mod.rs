@@ -64,9 +64,9 @@ impl Lease {
         let [.., high, low] = grant.holder.to_bytes();
         // With a session, the store keeps the lock beyond the deadline.
         let (assured, is_kept) = (profile.assured, profile.expiry == Expiry::WithSession);
-        let keeper = Keeper::new(clock.now(), term, grace, assured)
-            .spread(u16::from_be_bytes([high, low]))
-            .kept(is_kept);
+        let now = clock.now();
+        let keeper =
+            Keeper::new(now, term, grace, assured).spread(now, u16::from_be_bytes([high, low])).kept(is_kept);
         let lock = grant.name.clone();
         let shared = Arc::new(Shared::new(clock.clone(), lock, observer, keeper.deadline(), is_kept));
         let (orders, ordered) = mpsc::unbounded();

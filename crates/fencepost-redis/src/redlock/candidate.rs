@@ -83,6 +83,23 @@ struct Trace {
     error: Option<Error>,
 }
 
+/// A request that fills in the candidate at a node, while somebody awaits it. One that is given up sends nothing more, as one that is
+/// answered; what it has sent counts as unanswered.
+struct Filling<'a>(&'a Mutex<Trace>);
+
+impl<'a> Filling<'a> {
+    fn begin(trace: &'a Mutex<Trace>) -> Self {
+        lock(trace).filling += 1;
+        Self(trace)
+    }
+}
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        lock(self.0).filling -= 1;
+    }
+}
+
 /// What is asked of a node when the candidate goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Going {
@@ -203,14 +220,9 @@ impl Candidate {
             &self.waiter.id_text,
             &self.at_least_ms,
         ];
-        if is_holder {
-            lock(&self.traces[node]).filling += 1;
-        }
-        let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await;
-        if is_holder {
-            lock(&self.traces[node]).filling -= 1;
-        }
-        let reply = reply?;
+        let filling = is_holder.then(|| Filling::begin(&self.traces[node]));
+        let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await?;
+        drop(filling);
         // The rank, where it stands in the queue.
         let is_behind = reply.list().get(3).and_then(resp::Reply::number).is_some_and(|rank| rank > 0);
         self.behind.fetch_add(usize::from(is_behind), Ordering::Relaxed);
@@ -379,4 +391,52 @@ pub(super) fn worst(errors: impl Iterator<Item = Error>) -> Option<Error> {
         ErrorKind::Unexpected => 3,
         _ => 4,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Options;
+    use fencepost_core::{BackendUrl, Clock, Mode, block_on, until};
+    use fencepost_testkit::servers::RedisServer;
+
+    /// It would stay for `max_ttl` on the node, for nothing: what was sent comes before the release on the same connection.
+    #[test]
+    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+    fn filling_in_that_was_given_up_leaves_no_tombstone() {
+        let servers = [(); 3].map(|()| RedisServer::start());
+        let hosts: Vec<String> =
+            servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+        let url: BackendUrl = format!("redlock://{}?quarantine=off", hosts.join(",")).parse().unwrap();
+        let clock = Clock::system();
+        let nodes = Nodes::of(&url, Options::of(&url).unwrap(), true, clock.clone()).unwrap();
+        let request = AcquireRequest {
+            name: "a".parse().unwrap(),
+            holder: HolderId::draw(&clock),
+            label: String::new(),
+            ttl: Duration::from_secs(30),
+            at_least: None,
+            mode: Mode::Exclusive,
+            beside: Vec::new(),
+            wait: Wait::No,
+            observer: None,
+        };
+        let waiter = Waiter::new(request.holder, &nodes);
+        let candidate = Arc::new(Candidate::new(&nodes, &request, &waiter, request.holder));
+        candidate.hold();
+        block_on(async {
+            nodes.session(0).await.unwrap();
+            // It knows the script, and so takes the lock as soon as it goes on.
+            assert!(Arc::clone(&candidate).ask(0, Request::Lock).await.is_some());
+            servers[0].command(&["DEL", "fencepost:{a}:l"]);
+            servers[0].stop();
+            let soon = clock.now().after(Duration::from_millis(50));
+            let reply = until(&clock, Some(soon), Arc::clone(&candidate).ask(0, Request::Lock)).await;
+            assert!(reply.is_none(), "it does not wait for a node that is stopped");
+            servers[0].go_on();
+            assert!(Arc::clone(&candidate).leave(0, Going::Cancels).await.unwrap());
+        });
+        let left = servers[0].command(&["KEYS", "fencepost:{a}:*"]);
+        assert!(left.array().is_empty(), "{left:?}");
+    }
 }

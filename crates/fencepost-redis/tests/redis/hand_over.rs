@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::{ErrorKind, Lock, Locks};
+use fencepost_core::{ErrorKind, Lock, Locks, LossReason};
 use fencepost_testkit::block_on;
 use fencepost_testkit::history::{Hold, assert_clean};
 use fencepost_testkit::proxy::{Mode, Proxy};
@@ -10,7 +10,7 @@ use fencepost_testkit::servers::{RedisServer, wait_until};
 
 use crate::stage::{
     Asking, CARELESS, SLACK, StoppedWaiter, ask, assert_kind, assert_nothing_is_left, at, deadline, key,
-    lock, loss, now, pass, proxy_to, release, take, wait_for_waiters,
+    keys, lock, loss, now, pass, proxy_to, release, take, wait_for_waiters,
 };
 
 /// How long a lock is reserved for a waiter whose turn it is.
@@ -273,5 +273,38 @@ fn holds_of_many_are_clean_while_connections_and_scripts_are_lost() {
     let holds: Vec<Hold> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
     assert_eq!(holds.len(), 360);
     assert_clean(&holds);
+    assert_nothing_is_left(&server);
+}
+
+/// The scripts spell the other keys of a lock by that of its record.
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn lock_of_any_name_has_keys_of_its_own() {
+    let server = RedisServer::start();
+    let (ann, bob) = (at(server.port(), CARELESS), at(server.port(), CARELESS));
+    let long = "l".repeat(300);
+    let names = ["l", "a:l", "a{b}l", "}{", "a b", "100%", "%l", "1|0|held|", "~l", "\u{e9}", &long];
+    let all: Vec<_> = names.map(|name| (name, take(&lock(&ann, name).ttl(LONG)))).into();
+    let waiters = names.map(|name| ask(&lock(&bob, name).ttl(LONG)));
+    for name in names {
+        wait_for_waiters(&server, name, 1);
+    }
+    let mut seen = keys(&server);
+    seen.retain(|key| !["fencepost:inc", "fencepost:cfg"].contains(&&**key));
+    let mut known: Vec<_> =
+        names.iter().flat_map(|name| ["l", "s", "q", "w", "n"].map(|what| key(name, what))).collect();
+    seen.sort();
+    known.sort();
+    assert_eq!(seen, known);
+    for ((name, lease), waiter) in all.into_iter().zip(waiters) {
+        let token = lease.token();
+        release(lease);
+        let (next, _) = waiter.lease();
+        assert!(next.token() > token, "{name}");
+        block_on(ann.revoke(name, next.token(), "a test")).expect("it is held");
+        assert_eq!(loss(&next).0.loss_reason(), Some(LossReason::Revoked), "{name}");
+        drop(next);
+        release(take(&lock(&ann, name)));
+    }
     assert_nothing_is_left(&server);
 }

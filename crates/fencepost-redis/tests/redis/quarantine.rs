@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use fencepost_core::{ErrorKind, Event, Status};
 use fencepost_testkit::proxy::Mode;
-use fencepost_testkit::servers::{RedisServer, RedisSetup, wait_until};
+use fencepost_testkit::servers::{RedisServer, RedisSetup, Reply, wait_until};
 use fencepost_testkit::{Listener, block_on};
 
 use crate::stage::{
-    CAREFUL, CARELESS, SLACK, TTL, ask, assert_held, assert_kind, assert_nothing_is_left, at, clock,
-    deadline, lock, look, loss, now, old_server, pass, proxy_to, refusal, release, server_time, take,
+    ACQUIRE, CAREFUL, CARELESS, SLACK, TTL, ask, assert_held, assert_kind, assert_nothing_is_left, at, clock,
+    deadline, key, lock, look, loss, now, old_server, pass, proxy_to, refusal, release, server_time, take,
 };
 
 /// When the server grants again, in milliseconds of its clock.
@@ -238,4 +238,25 @@ fn clock_that_was_set_back_costs_one_quarantine_at_most() {
     assert!(granted.since(asked) < TTL + SLACK);
     assert!(next.token() > before, "tokens grow");
     release(next);
+}
+
+/// A clock that has lost its date counts few digits: as text, an hour of 1970 comes after a year.
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn free_lock_is_not_granted_before_its_time_however_many_digits_that_has() {
+    let server = RedisServer::start();
+    release(take(&lock(&at(server.port(), CARELESS), "a")));
+    let incarnation = server.command(&["GET", "fencepost:inc"]);
+    let (lock, later) = (key("a", "l"), 10_000_000_000_000_i64);
+    assert!(server_time(&server) < later);
+    let ask = |from: i64| {
+        let (from, holder) = (from.to_string(), "0".repeat(32));
+        let arguments = [incarnation.text(), &from, &holder, "800", "0|{}", "0", ""];
+        let command = ["EVAL", ACQUIRE, "2", "fencepost:inc", &lock];
+        server.command(&[&command[..], &arguments].concat())
+    };
+    let refused = ask(later);
+    assert_eq!(refused.array()[0].text(), "QUARANTINE", "{refused:?}");
+    assert_eq!(server.command(&["GET", &lock]), Reply::Nil);
+    assert!(ask(0).text().parse::<u64>().is_ok());
 }
