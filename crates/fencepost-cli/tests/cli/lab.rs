@@ -152,10 +152,10 @@ fn wrong_usage_is_refused_before_anything_starts() {
     for (args, words) in [
         (&["--patterns", "redis+fences"][..], "there is no pattern"),
         (&["--faults", "pauses"], "there is no fault"),
-        (&["--report", "/nowhere/page.html"], "write the picture"),
+        (&["--report", "/dev/null/page.html"], "write the picture"),
         (&["--backend", "redis://h", "--patterns", "file"], "there is no file on redis://h"),
         (&["--backend", "memory:"], "the lab knows no such lock"),
-        (&["--story", "pause", "--faults", "pause"], "cannot be used with"),
+        (&["--story", "pause", "--faults", "pause"], "cannot go with"),
         (&["--story", "pause", "--backend", "redis://h"], "the story has a server of its own"),
     ] {
         let outcome = lab(&home, args);
