@@ -430,12 +430,14 @@ struct Facts {
 
 impl Facts {
     async fn read(client: &Client) -> Result<Self> {
-        let settings = settings::names().into_iter().map(|name| {
-            format!("(select setting from pg_catalog.pg_settings where name = '{name}') as {name}")
-        });
+        // All in one look: the view makes all of the server's settings for each.
+        let settings = settings::names()
+            .into_iter()
+            .map(|name| format!("pg_catalog.max(setting) filter (where name = '{name}') as {name}"));
         let sql = format!(
             "select pg_catalog.pg_backend_pid() as pid, pg_catalog.pg_is_in_recovery() as is_standby,
-                pg_catalog.to_regclass('fencepost.installation') is not null as has_schema, {}",
+                pg_catalog.to_regclass('fencepost.installation') is not null as has_schema, {}
+                from pg_catalog.pg_settings",
             settings.collect::<Vec<_>>().join(", ")
         );
         // Without the right to use the schema nobody is even told whether it is there.
