@@ -104,11 +104,17 @@ fn main() -> ExitCode {
     let wanted: Vec<&String> = arguments.iter().filter(|argument| *argument != "--json").collect();
     let names = MEASURES.iter().map(|(name, _)| *name).chain(GROWTHS.iter().map(|(name, _)| *name));
     let known: Vec<&str> = names.chain([RECOVERY]).collect();
+    let usage = format!(
+        "usage: cargo xtask bench [--json] [--page FILE] [--peers] [MEASURE]...\n\n\
+         A MEASURE is one of these, or the first word of several, such as redis; without any it is all:\n  {}",
+        known.join("\n  ")
+    );
+    if wanted.iter().any(|word| *word == "--help") {
+        println!("{usage}");
+        return ExitCode::SUCCESS;
+    }
     if let Some(unknown) = wanted.iter().find(|wanted| !known.iter().any(|name| is_of(name, wanted))) {
-        eprintln!(
-            "there is no measure {unknown:?}\nusage: fencepost-bench [--json] [--page FILE] [--peers FOLDER] [{}]",
-            known.join(" | ")
-        );
+        eprintln!("there is no measure {unknown:?}\n{usage}");
         return ExitCode::from(2);
     }
     let results =
