@@ -167,13 +167,18 @@ async fn round(peer: &Peer, tasks: usize, lasts: Duration) -> String {
     format!("{{\"value\": {value}, \"jain\": {jain}, \"longest_wait_ms\": {wait}}}")
 }
 
+/// The next line of the input, from a thread of its own: a library keeps its session alive while others have their turn.
+async fn next_line() -> Option<String> {
+    let read = || std::io::stdin().lock().lines().next();
+    tokio::task::spawn_blocking(read).await.expect("it does not panic").map(|line| line.expect("text"))
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let peer = Peer::connect(&arguments[0], &arguments[1..]).await;
     println!("ready");
-    for line in std::io::stdin().lock().lines() {
-        let line = line.expect("text");
+    while let Some(line) = next_line().await {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |index: usize| words[index].parse::<usize>().expect("a number");
         let answer = match words[0] {
