@@ -80,7 +80,7 @@ impl PostgresBackend {
     }
 
     async fn look_at(&self, name: &LockName) -> Result<LockState> {
-        let session = self.server.session(self.server.options().max_ttl).await?;
+        let session = self.server.session(self.server.options().max_ttl, None).await?;
         let seen = look(&session, Wanted::One(name)).await?;
         let mut state = seen.into_iter().next().unwrap_or_else(|| LockState::free(name.clone()));
         let now = self.clock().now();
@@ -93,7 +93,7 @@ impl PostgresBackend {
     }
 
     async fn look_at_all(&self, prefix: &NamePrefix) -> Result<Vec<LockState>> {
-        let session = self.server.session(self.server.options().max_ttl).await?;
+        let session = self.server.session(self.server.options().max_ttl, None).await?;
         let mut states = look(&session, Wanted::All(prefix)).await?;
         states.retain(|state| matches!(state.status, Status::Held | Status::Resting));
         self.server.keep(session);
@@ -109,7 +109,7 @@ impl PostgresBackend {
     }
 
     async fn raise(&self, name: &LockName, to: FencingToken) -> Result<()> {
-        let session = self.server.session(self.server.options().max_ttl).await?;
+        let session = self.server.session(self.server.options().max_ttl, None).await?;
         let id = self.server.lock_id(&session, name).await?;
         let below = i64::try_from(to.get() - 1).unwrap_or(i64::MAX);
         for _ in 0..ROW_TRIES {
@@ -130,7 +130,7 @@ impl PostgresBackend {
         holder: Option<&str>,
         reason: Option<&str>,
     ) -> Result<Revoked> {
-        let session = self.server.session(self.server.options().max_ttl).await?;
+        let session = self.server.session(self.server.options().max_ttl, None).await?;
         let id = self.server.lock_id(&session, name).await?;
         let token = i64::try_from(token.get()).unwrap_or(i64::MAX);
         let client = session.client();

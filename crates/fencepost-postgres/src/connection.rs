@@ -48,6 +48,7 @@ pub(crate) struct Connection {
     gone: Gone,
     has_ended: Arc<AtomicBool>,
     warnings: Arc<AtomicU64>,
+    is_to_standby: bool,
     /// Closes the connection when it is dropped.
     open: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -134,6 +135,7 @@ impl Connection {
         let (ended, gone) = oneshot::channel();
         let has_ended = Arc::<AtomicBool>::default();
         let note_end = Arc::clone(&has_ended);
+        let is_to_standby = connection.parameter("in_hot_standby") == Some("on");
         let driving = drive(connection, Arc::clone(&warnings));
         clock.serve(async move {
             let why = match race(driving, closed).await {
@@ -145,7 +147,7 @@ impl Connection {
             drop(ended.send(why));
         });
         let (clock, gone, open) = (clock.clone(), gone.shared(), Mutex::new(Some(open)));
-        Ok(Self { client, clock, at, tls, descriptor, gone, has_ended, warnings, open })
+        Ok(Self { client, clock, at, tls, descriptor, gone, has_ended, warnings, is_to_standby, open })
     }
 
     /// The client, for statements.
@@ -173,6 +175,11 @@ impl Connection {
     pub(crate) fn close(&self) {
         self.has_ended.store(true, Ordering::Release);
         lock(&self.open).take();
+    }
+
+    /// Whether the server was a standby when it let us in, as far as it has said so.
+    pub(crate) fn is_to_standby(&self) -> bool {
+        self.is_to_standby
     }
 
     /// How many warnings the server has sent.

@@ -2,7 +2,7 @@
 //!
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting in the server's queue
-//! - `server`, `session`, `statements`, `settings`: the sessions of this process, and what each must have set
+//! - `server`, `session`, `standing`, `statements`, `settings`: the sessions of this process, what each must have set, and what it looks at first
 //! - `connection`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
 //! - `schema`, and the SQL in `sql/`: what is kept in the database
 //! - `fence`, `transaction`: the mark beside the data, and its check
@@ -25,6 +25,7 @@ mod schema;
 mod server;
 mod session;
 mod settings;
+mod standing;
 mod statements;
 mod tls;
 mod transaction;

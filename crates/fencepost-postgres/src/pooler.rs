@@ -14,6 +14,7 @@ use crate::endpoint::{Endpoint, Host, Options};
 use crate::failure::{failure, is, unavailable};
 use crate::session::answered;
 use crate::settings::{self, Terms};
+use crate::standing::{Facts, standby};
 
 /// How often it is looked whether two connections share a session. In the traffic of others a pooler may give them two by chance.
 const PROBES: usize = 10;
@@ -22,7 +23,7 @@ const PROBES: usize = 10;
 const PROBE_MOST: Duration = Duration::from_secs(3);
 
 /// The setting that carries the mark.
-const MARK: &str = "fencepost.session";
+pub(crate) const MARK: &str = "fencepost.session";
 
 /// How a pooler gives its sessions out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +33,27 @@ enum Pooling {
     Statement,
 }
 
-/// Opens a connection whose session is its own, with the settings that `terms` ask for.
+/// A connection whose session is not yet known to be its own.
+pub(crate) struct Reached {
+    connection: Connection,
+    /// What the server has to say of itself, where nobody has seen yet that it is no pooler.
+    mark: Option<String>,
+}
+
+/// Opens a connection to a primary, with the settings that `terms` ask for.
 ///
 /// # Cancel safety
 /// Dropping it closes what was opened.
 ///
 /// # Errors
 /// `Unsupported` where a pooler gives no session of one's own.
-pub(crate) async fn connect(
+pub(crate) async fn reach(
     clock: &Clock,
     endpoint: &Endpoint,
     host: &Host,
     options: &Options,
     terms: Terms,
-) -> Result<Connection> {
+) -> Result<Reached> {
     let mark = format!("{:016x}{:016x}", clock.random(), clock.random());
     if options.has_pooler {
         let connection = Connection::open(clock, endpoint, host, "").await?;
@@ -58,19 +66,40 @@ pub(crate) async fn connect(
             set.map_err(|error| failure(&error))
         };
         answered(clock, Box::pin(set)).await?;
-        return Ok(connection);
+        return Ok(Reached { connection, mark: None });
     }
     let own = endpoint.startup_options.as_deref().unwrap_or_default();
     let start = format!("{own}{} -c {MARK}={mark}", settings::as_options(terms));
     match Connection::open(clock, endpoint, host, &start).await {
-        Ok(connection)
-            if answered(clock, Box::pin(mark_of(connection.client()))).await?.as_deref() == Some(&mark) =>
-        {
-            Ok(connection)
-        }
-        Ok(_) => Err(named(clock, endpoint, host, &mark).await),
+        // It has said so when it let us in; what is asked of it next would be an error in its log.
+        Ok(connection) if connection.is_to_standby() => Err(standby(host)),
+        Ok(connection) => Ok(Reached { connection, mark: Some(mark) }),
         Err(error) if is_about_options(&error) => Err(named(clock, endpoint, host, &mark).await),
         Err(error) => Err(error),
+    }
+}
+
+impl Reached {
+    /// For looks that change nothing.
+    pub(crate) fn client(&self) -> &Client {
+        self.connection.client()
+    }
+
+    /// The connection, where the mark has come back.
+    ///
+    /// # Errors
+    /// `Unsupported` where a pooler gives no session of one's own.
+    pub(crate) async fn seen_to_be_own(
+        self,
+        clock: &Clock,
+        endpoint: &Endpoint,
+        host: &Host,
+        facts: &Facts,
+    ) -> Result<Connection> {
+        match &self.mark {
+            Some(mark) if facts.mark() != Some(mark) => Err(named(clock, endpoint, host, mark).await),
+            _ => Ok(self.connection),
+        }
     }
 }
 
@@ -109,11 +138,6 @@ fn refusal(pooling: Option<Pooling>) -> Error {
 }
 
 const DIRECT: &str = "connect to the server itself, or through a pool in session mode with ?pooler=session";
-
-async fn mark_of(client: &Client) -> Result<Option<String>> {
-    let row = client.query_one("select pg_catalog.current_setting($1, true)", &[&MARK]).await;
-    Ok(row.map_err(|error| failure(&error))?.get(0))
-}
 
 /// What becomes of two connections: `first`, and another one with a transaction between two statements of the first.
 async fn probe(

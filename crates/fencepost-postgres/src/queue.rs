@@ -248,7 +248,7 @@ impl<'a> Attempt<'a> {
     async fn session(&self) -> Result<Arc<Session>> {
         match self.server.session_of(&self.request.beside) {
             Some(session) => Ok(session),
-            None => self.server.session(self.request.ttl).await,
+            None => self.server.session(self.request.ttl, Some(&self.request.name)).await,
         }
     }
 

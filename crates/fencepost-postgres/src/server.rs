@@ -62,11 +62,12 @@ impl Server {
         &self.0.options
     }
 
-    /// A session that holds nothing: one that is kept, or a new one. Whoever gets it is counted as its user.
+    /// A session that holds nothing: one that is kept, or a new one, for the lock `name` where it is for one. Whoever gets it is counted
+    /// as its user.
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
-    pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
+    pub(crate) async fn session(&self, ttl: Duration, name: Option<&LockName>) -> Result<Arc<Session>> {
         let Shared { clock, endpoint, options, .. } = &*self.0;
         let terms = Terms { ttl, on_pause: options.on_pause };
         while let Some(session) = self.take_idle() {
@@ -78,7 +79,10 @@ impl Server {
             }
         }
         // Boxed: it is large, and seldom.
-        let session = Box::pin(Session::open(clock, endpoint, options, ttl)).await?;
+        let session = Box::pin(Session::open(clock, endpoint, options, ttl, name)).await?;
+        if let Some((name, id)) = &session.known {
+            lock(&self.0.ids).insert(name.clone(), *id);
+        }
         session.enter();
         Ok(Arc::new(session))
     }
@@ -143,7 +147,7 @@ impl Server {
         };
         match holder.and_then(|holder| self.session_of(&[holder])) {
             Some(session) => Ok(session),
-            None => self.session(self.0.options.max_ttl).await,
+            None => self.session(self.0.options.max_ttl, None).await,
         }
     }
 
@@ -152,7 +156,7 @@ impl Server {
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub(crate) async fn why_revoked(&self, id: i32, token: FencingToken) -> Result<Option<String>> {
-        let session = self.session(self.0.options.max_ttl).await?;
+        let session = self.session(self.0.options.max_ttl, None).await?;
         let token = i64::try_from(token.get()).unwrap_or(i64::MAX);
         let sql = "select reason from fencepost.revocation where id = $1 and token = $2";
         let row = session.client().query_opt(sql, &[&id, &token]).await.map_err(|error| failure(&error))?;

@@ -7,21 +7,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencepost_core::{Clock, Error, ErrorKind, Mode, Moment, Result, lock, until};
-use futures_util::future::{join, join4};
+use fencepost_core::{Clock, Error, ErrorKind, LockName, Mode, Moment, Result, lock, until};
+use futures_util::future::{join, join3};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
+use tokio_postgres::{Client, Row};
 
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Host, Options};
 use crate::failure::{failure, is, unavailable, unexpected};
 use crate::pooler;
-use crate::schema::{self, missing_rights};
+use crate::schema::missing_rights;
 use crate::settings::{self, Terms};
+use crate::standing::{self, Facts, Standing};
 use crate::statements::Statements;
 
-/// How long a server that has let us in may take to set a session up, which once includes making the schema.
+/// How long a server may take to make the schema, or to write down that it has lost its locks.
 const SET_UP_MOST: Duration = Duration::from_secs(5);
 
 /// A session that can hold locks.
@@ -33,18 +34,24 @@ pub(crate) struct Session {
     pid: i32,
     /// What people should know of how it was reached.
     pub(crate) warning: Option<String>,
+    /// The id of the lock that it was opened for, where that had one.
+    pub(crate) known: Option<(LockName, i32)>,
     /// From when on the server may grant, for a session that was opened before; it is used for nothing but looking.
     pub(crate) ready_at: Option<Moment>,
     deadlock_timeout: Duration,
     terms: Mutex<Terms>,
     /// How many use it: each holds a lock, or asks for one.
     users: AtomicUsize,
+    /// Whether it has been asked for no lock yet.
+    is_new: AtomicBool,
     /// Whether the server ends it when it is idle, because it has waited.
     is_limited: AtomicBool,
     /// Whether somebody waits on it, in a request or in the door of a lock: its limit stays for as long.
     is_waiting: AtomicBool,
     /// Whether it has said who waits on it.
     is_registered: AtomicBool,
+    /// Whether it has cleaned up after sessions that are gone.
+    has_cleaned: AtomicBool,
 }
 
 /// What a server answers to a request for a lock.
@@ -72,7 +79,7 @@ pub(crate) struct Request {
 }
 
 impl Session {
-    /// Opens a session on the first host that is a primary.
+    /// Opens a session on the first host that is a primary, for the lock `name` where it is for one.
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
@@ -81,11 +88,12 @@ impl Session {
         endpoint: &Endpoint,
         options: &Options,
         ttl: Duration,
+        name: Option<&LockName>,
     ) -> Result<Self> {
         let terms = Terms { ttl, on_pause: options.on_pause };
         let mut last = unavailable("no host is named");
         for host in &endpoint.hosts {
-            match Self::open_at(clock, endpoint, host, options, terms).await {
+            match Self::open_at(clock, endpoint, host, options, terms, name).await {
                 Ok(session) => return Ok(session),
                 // Another host may be the primary, or the one that is up; what is wrong with us is wrong everywhere.
                 Err(error) if error.kind() == ErrorKind::Unavailable => last = error,
@@ -101,51 +109,60 @@ impl Session {
         host: &Host,
         options: &Options,
         terms: Terms,
+        name: Option<&LockName>,
     ) -> Result<Self> {
-        let connection = pooler::connect(clock, endpoint, host, options, terms).await?;
-        let give_up_at = Some(clock.now().after(SET_UP_MOST));
-        let set_up =
-            until(clock, give_up_at, Box::pin(Self::set_up(clock, connection, host, options, terms))).await;
-        let unanswered = || unavailable(format!("{host} has not answered for {SET_UP_MOST:?}"));
-        let session = set_up.unwrap_or_else(|| Err(unanswered()))?;
-        Ok(Self { warning: endpoint.tls.warning.clone(), ..session })
-    }
-
-    async fn set_up(
-        clock: &Clock,
-        connection: Connection,
-        host: &Host,
-        options: &Options,
-        terms: Terms,
-    ) -> Result<Self> {
-        let client = connection.client();
-        let facts = Facts::read(client).await?;
+        let reached = pooler::reach(clock, endpoint, host, options, terms).await?;
+        let looks = async {
+            // Both are sent at once.
+            let looks =
+                join(Facts::read(reached.client()), Standing::read(reached.client(), options.max_ttl, name));
+            let (facts, standing) = looks.await;
+            Ok((facts?, standing))
+        };
+        let (facts, standing) = answered(clock, Box::pin(looks)).await?;
+        let connection = Box::pin(reached.seen_to_be_own(clock, endpoint, host, &facts)).await?;
         facts.check(host, terms)?;
-        schema::ensure(client, facts.has_schema).await?;
-        // Also without a quarantine of its own: the longest lease counts in that of the others.
-        let asking = ready_at(clock, client, options.max_ttl);
-        // All is sent at once.
-        let forgetting = client.batch_execute(FORGET_OLD_SESSIONS);
-        let wait_most =
-            format!("set lock_timeout = {}", terms.lock_timeout(facts.deadlock_timeout).as_millis());
-        let limiting = client.batch_execute(&wait_most);
-        let (ready_at, forgotten, statements, limited) =
-            join4(asking, forgetting, Statements::prepare(client), limiting).await;
-        forgotten.and(limited).map_err(|error| missing_rights(&error))?;
-        let (ready_at, statements) = (ready_at?.filter(|_| options.has_quarantine), statements?);
-        Ok(Self {
-            statements,
+        let session = Self {
+            statements: Statements::new(),
             pid: facts.pid,
-            ready_at,
-            warning: None,
+            ready_at: None,
+            known: name.cloned().zip(standing.as_ref().ok().and_then(|standing| standing.id)),
+            warning: endpoint.tls.warning.clone(),
             deadlock_timeout: facts.deadlock_timeout,
             terms: Mutex::new(terms),
             users: AtomicUsize::new(0),
+            is_new: AtomicBool::new(true),
             is_limited: AtomicBool::new(false),
             is_waiting: AtomicBool::new(false),
             is_registered: AtomicBool::new(false),
+            has_cleaned: AtomicBool::new(false),
             connection,
-        })
+        };
+        // Where the server looks for deadlocks sooner than usual, the settings of the start wait too long.
+        if standing?.is_ready && facts.deadlock_timeout >= settings::DEADLOCK_TIMEOUT {
+            return Ok(session);
+        }
+        let give_up_at = Some(clock.now().after(SET_UP_MOST));
+        let set_up = until(clock, give_up_at, Box::pin(session.set_up(clock, options.max_ttl))).await;
+        let unanswered = || unavailable(format!("{host} has not answered for {SET_UP_MOST:?}"));
+        let ready_at = set_up.unwrap_or_else(|| Err(unanswered()))?;
+        Ok(Self { ready_at: ready_at.filter(|_| options.has_quarantine), ..session })
+    }
+
+    /// Makes what is missing, and asks from when on the server grants. After a restart is also when most rows of before are left.
+    async fn set_up(&self, clock: &Clock, max_ttl: Duration) -> Result<Option<Moment>> {
+        let client = self.client();
+        let wait_at_most = |most: Duration| {
+            let sql = format!("set lock_timeout = {}", most.as_millis());
+            async move { client.batch_execute(&sql).await.map_err(|error| failure(&error)) }
+        };
+        wait_at_most(settings::SET_UP_WAIT_MOST).await?;
+        // Also without a quarantine of its own: the longest lease counts in that of the others.
+        let ready_at = standing::prepare(clock, client, max_ttl).await?;
+        self.clean().await?;
+        let terms = *lock(&self.terms);
+        wait_at_most(terms.lock_timeout(self.deadlock_timeout)).await?;
+        Ok(ready_at)
     }
 
     /// Has the session work by other terms, if it does not yet.
@@ -228,8 +245,8 @@ impl Session {
     /// # Cancel safety
     /// A dropped call may have made the lock's row.
     pub(crate) async fn lock_id(&self, name: &str) -> Result<i32> {
-        let row = self.client().query_one(&self.statements.lock_id, &[&name]).await;
-        row.map(|row| row.get(0)).map_err(|error| missing_rights(&error))
+        let row = self.statements.lock_id.first_row(self.client(), &[&name]).await;
+        answer_in(row.map_err(|error| missing_rights(&error))?)
     }
 
     /// Takes the lock if it is free, or waits for it, for less than a second.
@@ -242,10 +259,44 @@ impl Session {
         waits: bool,
         told: Option<&Waits>,
     ) -> Result<Answer> {
+        if self.is_new.swap(false, Ordering::Relaxed)
+            && let Some(token) = self.take(request).await?
+        {
+            return Ok(Answer::Granted(token));
+        }
+        // Who writes down that a session waits or shares removes what others have left there.
+        let is_writing = told.is_some() || request.mode == Mode::Shared;
+        let cleaning = async { if is_writing { self.clean().await } else { Ok(()) } };
         let registering = async { if waits { self.register(told).await } else { Ok(()) } };
         // All is sent at once, and carried out in this order.
-        let (registered, answer) = join(registering, self.ask(request, waits)).await;
-        registered.and(answer)
+        let (cleaned, registered, answer) = join3(cleaning, registering, self.ask(request, waits)).await;
+        cleaned.and(registered).and(answer)
+    }
+
+    /// The token of the lock if it is free and nothing else is to be looked after; else the session has nothing of it.
+    async fn take(&self, request: &Request) -> Result<Option<i64>> {
+        let Request { id, name, who, rest_ms, mode, has_door } = request;
+        if *mode == Mode::Shared || *rest_ms > 0 || *has_door {
+            return Ok(None);
+        }
+        let warned = self.connection.warnings();
+        let row = match self.statements.take.first_row(self.client(), &[id, name, who]).await {
+            // Somebody who is not in the door has the row.
+            Err(error) if is(&error, &SqlState::LOCK_NOT_AVAILABLE) => {
+                return self.give_up(*id).await.map(|()| None);
+            }
+            row => row.map_err(|error| missing_rights(&error))?,
+        };
+        self.check_warnings(warned)?;
+        answer_in(row)
+    }
+
+    /// A standby that was to have the token may not have it: the wait for it was cut short.
+    fn check_warnings(&self, before: u64) -> Result<()> {
+        if self.connection.warnings() != before {
+            return Err(unavailable("the server warned when it committed the token"));
+        }
+        Ok(())
     }
 
     async fn ask(&self, request: &Request, waits: bool) -> Result<Answer> {
@@ -262,11 +313,11 @@ impl Session {
             Mode::Exclusive => {
                 let asked: &[&(dyn ToSql + Sync)] =
                     &[id, name, who, rest_ms, has_door, &waits, &waiting, &holding];
-                client.query_one(&self.statements.acquire, asked).await
+                self.statements.acquire.first_row(client, asked).await
             }
             Mode::Shared => {
                 let asked: &[&(dyn ToSql + Sync)] = &[id, name, who, has_door, &waits, &waiting, &holding];
-                client.query_one(&self.statements.share, asked).await
+                self.statements.share.first_row(client, asked).await
             }
         };
         let row = match answer {
@@ -276,11 +327,8 @@ impl Session {
             }
             row => row.map_err(|error| missing_rights(&error))?,
         };
-        // A standby that was to have the token may not have it: the wait for it was cut short.
-        if self.connection.warnings() != warned {
-            return Err(unavailable("the server warned when it committed the token"));
-        }
-        let said = row.get::<_, Option<i64>>(0);
+        self.check_warnings(warned)?;
+        let said = answer_in::<Option<i64>>(row)?;
         self.is_waiting.store(said == Some(-3), Ordering::Relaxed);
         match said {
             None => Ok(Answer::Busy),
@@ -314,9 +362,22 @@ impl Session {
         changed.map(drop).map_err(|error| missing_rights(&error))
     }
 
+    /// Removes what sessions that are gone have left, and one with the same number. Such rows mean nothing, but would pile up.
+    async fn clean(&self) -> Result<()> {
+        if self.has_cleaned.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.client().batch_execute(FORGET_OLD_SESSIONS).await {
+            // Somebody else removes them.
+            Err(error) if is(&error, &SqlState::LOCK_NOT_AVAILABLE) => Ok(()),
+            cleaned => cleaned.map_err(|error| missing_rights(&error)),
+        }
+    }
+
     async fn limit_idleness(&self, most: Duration) -> Result<()> {
         let most = most.as_millis().to_string();
-        let limited = self.client().query_one(&self.statements.limit, &[&most]).await;
+        // Never prepared: it has to be sent when it is first polled.
+        let limited = self.client().execute_typed(LIMIT, &[(&most, Type::TEXT)]).await;
         limited.map(drop).map_err(|error| failure(&error))
     }
 
@@ -337,7 +398,7 @@ impl Session {
             Ok(())
         };
         let asked: &[&(dyn ToSql + Sync)] = &[&id];
-        let asking = self.client().query_opt(&self.statements.held_by, asked);
+        let asking = self.statements.held_by.first_row(self.client(), asked);
         let (freed, row) = join(freeing, asking).await;
         freed?;
         let row = row.map_err(|error| failure(&error))?;
@@ -354,8 +415,8 @@ impl Session {
             Mode::Exclusive => &self.statements.release,
             Mode::Shared => &self.statements.stop_sharing,
         };
-        let row = self.client().query_one(statement, &[&id]).await;
-        row.map(|row| row.get(0)).map_err(|error| failure(&error))
+        let row = statement.first_row(self.client(), &[&id]).await;
+        answer_in(row.map_err(|error| failure(&error))?)
     }
 
     /// Ends a request for the lock that was given up: cancels it, waits for its end, and gives back what it may have got.
@@ -369,7 +430,7 @@ impl Session {
 
     /// Gives back what the session has of the lock, and its place in the door.
     async fn give_up(&self, id: i32) -> Result<()> {
-        let gone = self.client().query(&self.statements.give_up, &[&id]).await;
+        let gone = self.client().query_typed(GIVE_UP, &[(&id, Type::INT4)]).await;
         self.is_waiting.store(false, Ordering::Relaxed);
         gone.map(drop).map_err(|error| failure(&error))
     }
@@ -400,74 +461,14 @@ const FORGET_OLD_SESSIONS: &str = "delete from fencepost.waiter w where pid = pg
     delete from fencepost.reader r where pid = pg_catalog.pg_backend_pid()
     or not exists (select from pg_catalog.pg_stat_activity a where a.pid = r.pid)";
 
-/// From when on the server grants; `None` where it does already.
-async fn ready_at(clock: &Clock, client: &Client, max_ttl: Duration) -> Result<Option<Moment>> {
-    let max_ttl = i64::try_from(max_ttl.as_millis()).unwrap_or(i64::MAX);
-    // Sent at once, without being prepared first.
-    let rows = client.query_typed("select fencepost.ready_in($1)", &[(&max_ttl, Type::INT8)]).await;
-    let rows = rows.map_err(|error| missing_rights(&error))?;
-    let left: i64 = rows.first().map_or(0, |row| row.get(0));
-    let left = u64::try_from(left).ok().filter(|left| *left > 0);
-    Ok(left.map(|left| clock.now().after(Duration::from_millis(left + left / 1_000))))
-}
+const LIMIT: &str = "select pg_catalog.set_config('idle_session_timeout', $1, false)";
 
-/// Whether a session works by the settings that `terms` ask for.
-///
-/// # Errors
-/// `Unsupported` that names the setting.
-pub(crate) async fn check_settings(client: &Client, host: &Host, terms: Terms) -> Result<()> {
-    Facts::read(client).await?.check(host, terms)
-}
+const GIVE_UP: &str = "select fencepost.give_up($1, false)";
 
-/// What a server says of itself and of the session.
-struct Facts {
-    pid: i32,
-    is_standby: bool,
-    has_schema: bool,
-    deadlock_timeout: Duration,
-    settings: SimpleQueryRow,
-}
-
-impl Facts {
-    async fn read(client: &Client) -> Result<Self> {
-        // All in one look: the view makes all of the server's settings for each.
-        let settings = settings::names()
-            .into_iter()
-            .map(|name| format!("pg_catalog.max(setting) filter (where name = '{name}') as {name}"));
-        let sql = format!(
-            "select pg_catalog.pg_backend_pid() as pid, pg_catalog.pg_is_in_recovery() as is_standby,
-                pg_catalog.to_regclass('fencepost.installation') is not null as has_schema, {}
-                from pg_catalog.pg_settings",
-            settings.collect::<Vec<_>>().join(", ")
-        );
-        // Without the right to use the schema nobody is even told whether it is there.
-        let messages = client.simple_query(&sql).await.map_err(|error| missing_rights(&error))?;
-        let row = messages.into_iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
-        let settings = row.ok_or_else(|| unexpected("it says nothing of itself"))?;
-        let number = |name: &str| settings.get(name).and_then(|text| text.parse::<i64>().ok());
-        let is = |name: &str| settings.get(name) == Some("t");
-        let deadlock_timeout = number("deadlock_timeout").and_then(|ms| u64::try_from(ms).ok());
-        Ok(Self {
-            pid: number("pid").and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default(),
-            is_standby: is("is_standby"),
-            has_schema: is("has_schema"),
-            deadlock_timeout: Duration::from_millis(deadlock_timeout.unwrap_or(1_000)),
-            settings,
-        })
-    }
-
-    fn check(&self, host: &Host, terms: Terms) -> Result<()> {
-        if self.is_standby {
-            let hint = "name the primary, or all hosts: postgres://h1,h2/db takes the one that is";
-            return Err(
-                unavailable(format!("{host} is a standby, and only a primary can hold a lock")).hint(hint)
-            );
-        }
-        settings::check(terms, |name| self.settings.get(name).map(ToOwned::to_owned))
-    }
+/// What the server has answered to a question that has one row for an answer.
+fn answer_in<T: FromSqlOwned>(row: Option<Row>) -> Result<T> {
+    let row = row.ok_or_else(|| unexpected("it has answered nothing"))?;
+    Ok(row.get(0))
 }
 
 /// How long a request that waits for nothing may take, before the connection counts as broken.

@@ -13,8 +13,11 @@ use crate::endpoint::PausePolicy;
 /// a holder that builds an index concurrently waits for no waiter's transaction for long, and no detector is ever run.
 const WAIT_MOST: Duration = Duration::from_millis(300);
 
-/// How long the set-up of a session waits for that of another one, or for the schema to be made.
-const SET_UP_WAIT_MOST: Duration = Duration::from_secs(2);
+/// The server's `deadlock_timeout`, unless it says otherwise.
+pub(crate) const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the set-up of a session waits for that of another one, or for the schema to be made, where it has to.
+pub(crate) const SET_UP_WAIT_MOST: Duration = Duration::from_secs(2);
 
 /// How often a waiting session looks whether its client is still there.
 const CHECK_CLIENT_EVERY: Duration = Duration::from_millis(100);
@@ -47,8 +50,8 @@ impl Terms {
     fn values(self) -> Values {
         vec![
             ("idle_session_timeout", millis(self.idle_most(false))),
-            // While the session is set up; the wait for a lock is bounded more closely afterwards.
-            ("lock_timeout", millis(SET_UP_WAIT_MOST)),
+            // Shorter afterwards where the server's deadlock_timeout is.
+            ("lock_timeout", millis(self.lock_timeout(DEADLOCK_TIMEOUT))),
             ("tcp_user_timeout", millis(self.ttl)),
             ("tcp_keepalives_idle", seconds_of(self.ttl, 2)),
             ("tcp_keepalives_interval", seconds_of(self.ttl, 8)),
@@ -70,6 +73,20 @@ fn seconds_of(duration: Duration, parts: u32) -> String {
 
 fn millis(duration: Duration) -> String {
     duration.as_millis().to_string()
+}
+
+/// The milliseconds in a length of time as the server shows it, in the greatest unit in which it is whole.
+pub(crate) fn millis_in(shown: &str) -> Option<u64> {
+    let digits = shown.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &shown[digits.len()..] {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// What every session has set.
@@ -131,8 +148,11 @@ pub(crate) fn names() -> Vec<&'static str> {
 pub(crate) fn check(terms: Terms, found: impl Fn(&str) -> Option<String>) -> Result<()> {
     for (name, wanted) in common().into_iter().chain(terms.values()) {
         let found = found(name).unwrap_or_default();
+        // Those of the network come as numbers without a unit.
         let is_of_the_network = name.starts_with("tcp_");
-        if found == wanted || (is_of_the_network && found == "0") {
+        let is_same_length = || wanted.parse().is_ok_and(|millis: u64| millis_in(&found) == Some(millis));
+        if found == wanted || (is_of_the_network && found == "0") || (!is_of_the_network && is_same_length())
+        {
             continue;
         }
         let what = format!("the server works with {name} = {found:?} although {wanted:?} was asked for");
@@ -160,6 +180,51 @@ mod tests {
             assert!(value("tcp_user_timeout") >= ms);
             let wait = terms.lock_timeout(Duration::from_secs(1)).as_millis();
             assert!((1..=300).contains(&wait) && (ms < 64 || u64::try_from(wait).unwrap() <= ms / 32));
+        }
+    }
+
+    #[test]
+    fn length_of_time_is_read_as_the_server_shows_it() {
+        let shown = ["0", "300ms", "2s", "90min", "24h", "1d", "7"];
+        assert_eq!(shown.map(millis_in), [0, 300, 2_000, 5_400_000, 86_400_000, 86_400_000, 7].map(Some));
+        assert_eq!(["", "ms", "1.5s", "-1", "1 s", "5us", "on"].map(millis_in), [None; 7]);
+    }
+
+    #[test]
+    fn setting_that_the_server_has_not_taken_is_named() {
+        let terms = Terms { ttl: Duration::from_secs(30), on_pause: PausePolicy::Expire };
+        let with = |wrong: &'static str, value: &'static str| {
+            check(terms, move |name| {
+                let shown = match name {
+                    "lock_timeout" => "300ms",
+                    "client_connection_check_interval" => "100ms",
+                    "idle_session_timeout" => "30s",
+                    "tcp_user_timeout" => "30000",
+                    "tcp_keepalives_idle" => "15",
+                    "tcp_keepalives_interval" | "tcp_keepalives_count" => "4",
+                    "search_path" => "pg_catalog",
+                    "statement_timeout" | "idle_in_transaction_session_timeout" => "0",
+                    "synchronous_commit" => "on",
+                    "default_transaction_isolation" => "read committed",
+                    "client_min_messages" => "warning",
+                    _ => "off",
+                };
+                Some(if name == wrong { value } else { shown }.to_owned())
+            })
+        };
+        with("", "").unwrap();
+        for (name, value) in [
+            ("idle_session_timeout", "30min"),
+            ("idle_session_timeout", "0"),
+            ("lock_timeout", "300s"),
+            ("tcp_user_timeout", "30s"),
+            ("tcp_keepalives_idle", "15000"),
+            ("synchronous_commit", "off"),
+            ("statement_timeout", ""),
+        ] {
+            let error = with(name, value).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains(name), "{error}");
         }
     }
 

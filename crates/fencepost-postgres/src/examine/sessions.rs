@@ -5,8 +5,9 @@ use fencepost_core::{Clock, ErrorKind, Finding, Result};
 use super::facts::Facts;
 use crate::endpoint::{Endpoint, Host, Options};
 use crate::pooler;
-use crate::session::check_settings;
+use crate::session::answered;
 use crate::settings::Terms;
+use crate::standing;
 
 /// Opens a session as a lock does, and looks at it.
 pub(super) async fn findings(
@@ -32,8 +33,10 @@ pub(super) async fn findings(
 
 async fn open(clock: &Clock, endpoint: &Endpoint, host: &Host, options: &Options) -> Result<()> {
     let terms = Terms { ttl: options.max_ttl, on_pause: options.on_pause };
-    let connection = Box::pin(pooler::connect(clock, endpoint, host, options, terms)).await?;
-    check_settings(connection.client(), host, terms).await
+    let reached = Box::pin(pooler::reach(clock, endpoint, host, options, terms)).await?;
+    let facts = answered(clock, standing::Facts::read(reached.client())).await?;
+    facts.check(host, terms)?;
+    reached.seen_to_be_own(clock, endpoint, host, &facts).await.map(drop)
 }
 
 fn pooled(facts: &Facts) -> Finding {

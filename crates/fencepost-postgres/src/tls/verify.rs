@@ -31,8 +31,13 @@ pub(super) struct Encryption {
 impl Encryption {
     pub(super) async fn to(endpoint: &Endpoint, name: &str) -> Result<Option<Self>> {
         let tls = endpoint.tls.clone();
-        let config = beside(move || config(&tls)).await;
-        let config = config.map_err(|error| unavailable("no thread is left").caused_by(error))??;
+        let config = if tls.roots == Roots::None && tls.identity.is_none() {
+            // It reads no file.
+            config(&tls)?
+        } else {
+            let config = beside(move || config(&tls)).await;
+            config.map_err(|error| unavailable("no thread is left").caused_by(error))??
+        };
         Ok(Some(Self { maker: MakeRustlsConnect::new(config), name: name.to_owned() }))
     }
 

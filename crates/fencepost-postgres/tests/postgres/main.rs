@@ -3,6 +3,7 @@
 mod defaults;
 mod examine;
 mod failover;
+mod first;
 mod giving_up;
 mod logbook;
 mod loss;

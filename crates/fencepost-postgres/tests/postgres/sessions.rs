@@ -26,6 +26,27 @@ fn hundred_leases_one_after_the_other_take_one_session() {
     assert_eq!(sessions(&server), 1);
 }
 
+/// What a server compiles and reads for a session that acquires one lock is most of what such a run costs.
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn first_lock_of_a_session_is_four_statements_and_calls_no_function_of_the_schema() {
+    let server = PostgresServer::start_with(&["log_statement=all"]);
+    release(take(&lock(&at(&server, CARELESS), "a")));
+    let asked = |asking: &dyn Fn()| {
+        let before = server.log().len();
+        asking();
+        let log = server.log().split_off(before);
+        let statements =
+            log.lines().filter(|line| line.contains(" statement: ") || line.contains(" execute "));
+        println!("{log}");
+        (statements.count(), log.contains("fencepost.acquire($1"), log.contains("select fencepost."))
+    };
+    let ann = at(&server, CARELESS);
+    assert_eq!(asked(&|| release(take(&lock(&ann, "a")))), (4, false, false));
+    // From then on it goes by what is compiled once.
+    assert_eq!(asked(&|| release(take(&lock(&ann, "a")))), (2, true, true));
+}
+
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn set_takes_one_session() {
