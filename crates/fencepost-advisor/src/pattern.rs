@@ -131,7 +131,7 @@ impl Pattern {
                 .timing(Timing::WallClocks)
                 .outlives_sessions()
                 .quarantine(true)
-                .costs(2, 1, Connections::OnePerNode),
+                .costs(1, 1, Connections::OnePerNode),
             Self::Postgres => Profile::weakest("postgres")
                 .expiry(Expiry::WithSession)
                 .tokens(Tokens::Durable)

@@ -10,8 +10,8 @@
 -- places: R:n, on one server: the last place that was given, which is there while anybody waits.
 -- Result: a refusal, or nothing; then the token that the holder has the lock with already, if it does; then the lock's record where
 --         others share it.
---         A refusal is {'BUSY', ms until it is free if nothing is done (0 where others look), place, rank, now ms, 1 where a holder has it whose token
---         is not written yet or else 0}, {'QUARANTINE', ms left}, {'FORGOT'} or {'CANCELLED'}.
+--         A refusal is {'BUSY', ms until it is free if nothing is done (0 where others look), place, rank, now ms, the token of the holder (empty
+--         where it is not written yet) or 'none' where nobody holds it}, {'QUARANTINE', ms left}, {'FORGOT'} or {'CANCELLED'}.
 
 local now = math.floor(micros / 1000)
 
@@ -80,10 +80,9 @@ local function enter(known, places)
     end
     rank = redis.call('ZRANK', queue, waiter)
   end
-  local is_attempt = state == 'held' and token == '' and 1 or 0
   -- Where one server decides, only the first in the queue looks by itself when the time is over.
   local left = places and rank > 0 and 0 or redis.call('PTTL', KEYS[2])
-  return {'BUSY', left, tostring(place), rank, now, is_attempt}
+  return {'BUSY', left, tostring(place), rank, now, state == 'held' and token or 'none'}
 end
 
 -- Writes the record of one who shares the lock with others, if there are some, and that of the lock, which lasts as long as the last of

@@ -6,8 +6,7 @@
 -- Result: {'ACK', now ms}, {'STALE', counter}, {'NOLOCK'}, {'FORGOT'}, {'QUARANTINE', ms left} or {'UNSEEDED'}
 --
 -- Atomic because a script is. A node that is filled in and has a greater counter keeps that, and has the lock all the same.
--- It writes the counter before the lock. A record that is not ahead of the clock goes after a week;
--- fencepost:idle then stands in for it.
+-- It writes the counter before the lock.
 local known = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 if known[1] ~= ARGV[1] then
   return {'FORGOT'}
@@ -43,17 +42,6 @@ if written[1] ~= ARGV[4] or written[2] ~= ARGV[3] then
     return {'STALE', greatest}
   end
 end
-redis.call('HSET', tokens, 't', ARGV[4], 'th', ARGV[3])
-if not known[3] or is_less(known[3], ARGV[4]) then
-  redis.call('SET', KEYS[3], ARGV[4])
-end
-if is_less(time[1] .. string.rep('0', 6 - #time[2]) .. time[2], ARGV[4]) then
-  redis.call('PERSIST', tokens)
-else
-  if not known[5] or is_less(known[5], ARGV[4]) then
-    redis.call('SET', KEYS[5], ARGV[4])
-  end
-  redis.call('EXPIRE', tokens, 604800)
-end
+write_token(tokens, ARGV[4], ARGV[3], time[1] .. string.rep('0', 6 - #time[2]) .. time[2], known[3], known[5])
 prolong()
 return {'ACK', now}

@@ -1,8 +1,7 @@
 -- Gives the lock back: to the first waiter, to a rest, or to nobody.
 --
 -- KEYS: 1 R:l
--- ARGV: 1 how the record of this holder begins, 2 how long an acquisition may still be under way (ms; nothing or 0: none is);
---       on a node of a quorum 4 how it begins where the token was not written
+-- ARGV: 1 how the record of this holder begins, 2 how long an acquisition may still be under way (ms; nothing or 0: none is)
 -- held: the lock's record.
 -- Result: 1, or 0 when the lock was not this holder's any more
 --
@@ -11,9 +10,6 @@ local beginning = ARGV[1]
 local holder = string.match(beginning, '^1|(%x*)|')
 if ARGV[2] and ARGV[2] ~= '0' then
   redis.call('SET', key_of(KEYS[1], 'x:' .. holder), '', 'PX', ARGV[2])
-end
-if held and ARGV[4] and string.sub(held, 1, #ARGV[4]) == ARGV[4] then
-  beginning = ARGV[4]
 end
 if is_shared(held) then
   local time = redis.call('TIME')

@@ -53,8 +53,8 @@ scripts! {
     REVOKE: "keys" "keep_token" "claim_alone" "readers" "hand_over" "revoke";
     LIFT: "keys" "lift";
     LEARN: "learn";
-    NODE_LOCK: "keys" "record" "claim_among_others" "readers" "hand_over" "enter" "counter" "node_lock";
-    NODE_PROPOSE: "keys" "counter" "node_propose";
+    NODE_LOCK: "keys" "record" "counter" "node_write_token" "node_take" "claim_among_others" "readers" "hand_over" "enter" "node_lock";
+    NODE_PROPOSE: "keys" "counter" "node_write_token" "node_propose";
     NODE_WITHDRAW: "keys" "node_withdraw";
     NODE_LEAVE_QUEUE: "keys" "node_leave_queue";
     NODE_RELEASE: "keys" "node_release_record" "claim_among_others" "readers" "hand_over" "release";

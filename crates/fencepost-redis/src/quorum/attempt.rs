@@ -1,8 +1,9 @@
-//! One attempt to acquire, by one holder id: reserve a majority, then propose a token to it. A pure state machine.
+//! One attempt to acquire, by one holder id: lock a majority and propose a token to it in one round, or in a second
+//! round where that token was too small. A pure state machine.
 //!
-//! Invariants: the token is above the counters of a majority that had granted before, and a majority has written it
-//! (R1, R2); the attempt succeeds only while no grant can have run out, and its term is counted from before the
-//! proposal was sent (R3).
+//! Invariants: a majority has written the token, each node above its counter, and a majority had granted before or by
+//! the same step (R1, R2); the attempt succeeds only while no grant can have run out, and its term is counted from
+//! before the round was sent that a majority has acknowledged (R3).
 
 use fencepost_core::{FencingToken, Moment};
 
@@ -14,14 +15,19 @@ use super::terms::Terms;
 
 /// One attempt to acquire.
 ///
-/// It locks all nodes in parallel; has a majority granted, it takes a token above all their counters and proposes that
-/// to all nodes; has a majority written it, the lock is held. The write is what the usual Redlock lacks: a token made
-/// of counters that only grow by themselves is given out twice.
+/// It locks all nodes in parallel, and proposes the floor to them as its token: a node where the lock is free writes it
+/// if its counter is below. Has a majority written it, the lock is held. Has a majority granted otherwise, it takes a
+/// token above all their counters and proposes that to all nodes; has a majority written it, the lock is held. The write
+/// is what the usual Redlock lacks: a token made of counters that only grow by themselves is given out twice.
+///
+/// Nothing rests on the floor. Whichever number it is, a node takes it only above its counter; a clock that gives too
+/// small a one costs the second round.
 ///
 /// - **R1**: two grants are acknowledged by a common node, whose counter took both tokens, each only if it was below.
-/// - **R2**: what begins after a grant returned is granted by a node that had acknowledged it, and reads its counter.
-/// - **R3**: from the return to the deadline a majority records this holder; and no grant that an earlier step read a
-///   counter from can have run out before the return, or a faster one in between would have the greater token.
+/// - **R2**: what begins after a grant returned is granted by a node that had acknowledged it, and either has its token
+///   written there, above the counter, or reads that counter.
+/// - **R3**: from the return to the deadline a majority records this holder; and no grant whose counter an earlier step
+///   read, or wrote, can have run out before the return, or a faster one in between would have the greater token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attempt {
     terms: Terms,
@@ -36,8 +42,8 @@ pub struct Attempt {
 enum Phase {
     /// Not yet begun.
     Idle,
-    /// Waits for grants.
-    Locking,
+    /// Waits for grants, and for the acknowledgements of the first token.
+    Locking(Proposal),
     /// Waits for the acknowledgements of a token.
     Proposing(Proposal),
     /// Over.
@@ -48,7 +54,7 @@ enum Phase {
 struct Proposal {
     token: FencingToken,
     sent: Moment,
-    /// Whether it is the second, after which there is no third.
+    /// Whether it is the second that follows the grants, after which there is no other.
     again: bool,
 }
 
@@ -108,8 +114,9 @@ impl Attempt {
             return Vec::new();
         }
         self.began = now;
-        self.phase = Phase::Locking;
-        self.send(now, Request::Lock)
+        let Some(token) = self.terms.token_above(None) else { return self.refuse(Why::Exhausted) };
+        self.phase = Phase::Locking(Proposal { token, sent: now, again: false });
+        self.send(now, Request::Lock(token))
     }
 
     fn hear(&mut self, now: Moment, node: usize, round: Round, answer: Answer) -> Vec<Action<Outcome>> {
@@ -126,21 +133,27 @@ impl Attempt {
             Phase::Idle | Phase::Over => Vec::new(),
             // A grant may have run out: R3 would not hold.
             _ if self.terms.deadline(self.began).passed(now) => self.refuse(Why::Late),
-            Phase::Locking => self.decide_grants(now),
+            Phase::Locking(proposal) => self.decide_grants(now, proposal),
             Phase::Proposing(proposal) => self.decide_proposal(now, proposal),
         }
     }
 
-    fn decide_grants(&mut self, now: Moment) -> Vec<Action<Outcome>> {
-        let granted = self.said(|reply| matches!(reply, Reply::Granted { .. })).len();
-        if granted >= self.terms.quorum().majority() {
+    fn decide_grants(&mut self, now: Moment, proposal: Proposal) -> Vec<Action<Outcome>> {
+        let quorum = self.terms.quorum();
+        let members = self.said(|reply| reply == Reply::Acked);
+        let granted = members.union(self.said(|reply| matches!(reply, Reply::Granted { .. }))).len();
+        if granted >= quorum.majority() {
             // Too little of the term would be left, and the answers to come may take as long again.
             if now.since(self.began) > self.terms.ttl() / 2 {
                 return self.refuse(Why::Late);
             }
-            return self.propose(now, None);
+            if members.len() >= quorum.majority() {
+                return self.grant(proposal, members);
+            }
+            return self.propose(now, proposal.token, false);
         }
-        if granted + self.awaited(now, self.began) >= self.terms.quorum().majority() {
+        let awaited = self.awaited(now, self.began);
+        if granted + awaited >= quorum.majority() || outcome::may_tell(quorum, &self.heard, awaited) {
             return Vec::new();
         }
         self.refuse(self.why(Why::Contended))
@@ -158,18 +171,18 @@ impl Attempt {
         let stale = self.said(|reply| matches!(reply, Reply::Stale { .. }));
         // One that acknowledged the first proposal takes a greater one as well; the others do not have the lock.
         if !proposal.again && !stale.is_empty() && members.union(stale).len() >= majority {
-            return self.propose(now, Some(proposal.token));
+            return self.propose(now, proposal.token, true);
         }
         self.refuse(self.why(Why::Outvoted))
     }
 
     /// Proposes a token above all counters that were read, and above `last`, which was too small.
-    fn propose(&mut self, now: Moment, last: Option<FencingToken>) -> Vec<Action<Outcome>> {
+    fn propose(&mut self, now: Moment, last: FencingToken, again: bool) -> Vec<Action<Outcome>> {
         let counters = self.answers_of_this_round().filter_map(counter);
-        let Some(token) = self.terms.token_above(counters.chain(last).max()) else {
+        let Some(token) = self.terms.token_above(counters.chain([last]).max()) else {
             return self.refuse(Why::Exhausted);
         };
-        self.phase = Phase::Proposing(Proposal { token, sent: now, again: last.is_some() });
+        self.phase = Phase::Proposing(Proposal { token, sent: now, again });
         self.send(now, Request::Propose(token))
     }
 
@@ -209,8 +222,8 @@ impl Attempt {
 
     fn proposal(&self) -> Option<Proposal> {
         match self.phase {
-            Phase::Proposing(proposal) => Some(proposal),
-            Phase::Idle | Phase::Locking | Phase::Over => None,
+            Phase::Locking(proposal) | Phase::Proposing(proposal) => Some(proposal),
+            Phase::Idle | Phase::Over => None,
         }
     }
 
@@ -271,6 +284,59 @@ mod tests {
         attempt.step(at(ms), Event::Replied { node, round, reply })
     }
 
+    #[test]
+    fn token_that_a_majority_has_written_with_the_lock_is_held_after_one_round() {
+        let mut attempt = begun();
+        assert_eq!(hear(&mut attempt, 6, 1, Reply::Acked), []);
+        let done = hear(&mut attempt, 7, 2, Reply::Acked);
+        let Action::Done(Outcome::Granted(grant)) = &done[0] else { panic!("{done:?}") };
+        assert_eq!((grant.counted_from, Some(grant.token), grant.slack), (at(0), token(1), 0));
+    }
+
+    #[test]
+    fn token_that_only_a_minority_has_written_is_followed_by_a_greater_one() {
+        let mut attempt = begun();
+        hear(&mut attempt, 1, 0, Reply::Acked);
+        assert_eq!(hear(&mut attempt, 5, 1, granted(6)).len(), 4);
+        assert_eq!(attempt.proposed(), token(7));
+        let mut attempt = begun();
+        hear(&mut attempt, 1, 0, granted(0));
+        hear(&mut attempt, 5, 1, Reply::Acked);
+        assert_eq!(attempt.proposed(), token(2), "above what was written for it");
+    }
+
+    #[test]
+    fn split_vote_and_a_holder_are_told_apart() {
+        let busy = |number| Reply::Busy { remaining: Some(Duration::from_secs(9)), token: token(number) };
+        let mut attempt = begun();
+        hear(&mut attempt, 1, 0, busy(3));
+        assert_eq!(hear(&mut attempt, 2, 1, busy(4)), []);
+        let split = refusal(hear(&mut attempt, 2, 2, Reply::Acked));
+        assert_eq!((split.why, split.free_at), (Why::Contended, Some(at(2))));
+        let mut attempt = begun();
+        hear(&mut attempt, 1, 0, busy(3));
+        let held = refusal(hear(&mut attempt, 2, 1, busy(3)));
+        assert_eq!((held.why, held.free_at), (Why::Contended, Some(at(9_002))));
+    }
+
+    #[test]
+    fn answer_that_can_tell_who_holds_the_lock_is_waited_for_and_no_other() {
+        let busy = |number| Reply::Busy { remaining: Some(Duration::from_secs(9)), token: token(number) };
+        let terms = Terms::new(Quorum::of(5).unwrap(), Duration::from_secs(10), 0).unwrap();
+        let mut attempt = Attempt::new(terms);
+        attempt.step(at(0), Event::Began);
+        for (node, number) in [(0, 3), (1, 4), (2, 3)] {
+            assert_eq!(hear(&mut attempt, 1, node, busy(number)), []);
+        }
+        assert_eq!(hear(&mut attempt, 1, 3, busy(4)), []);
+        assert_eq!(refusal(hear(&mut attempt, 2, 4, busy(5))).free_at, Some(at(1)));
+        let mut attempt = Attempt::new(terms);
+        attempt.step(at(0), Event::Began);
+        hear(&mut attempt, 1, 0, busy(3));
+        hear(&mut attempt, 1, 1, busy(3));
+        assert_eq!(refusal(hear(&mut attempt, 1, 2, busy(3))).free_at, Some(at(9_001)));
+    }
+
     fn proposing(ms: u64) -> Attempt {
         let mut attempt = begun();
         hear(&mut attempt, 1, 0, granted(4));
@@ -297,7 +363,7 @@ mod tests {
     fn busy_majority_ends_an_attempt_at_once() {
         let mut attempt = begun();
         let [first, second] =
-            [700, 500].map(|ms| Reply::Busy { remaining: Some(Duration::from_millis(ms)), counter: None });
+            [700, 500].map(|ms| Reply::Busy { remaining: Some(Duration::from_millis(ms)), token: token(3) });
         hear(&mut attempt, 1, 0, first);
         let refusal = refusal(hear(&mut attempt, 2, 1, second));
         assert_eq!((refusal.why, refusal.free_at), (Why::Contended, Some(at(701))));

@@ -10,8 +10,8 @@ use fencepost_core::{FencingToken, Moment};
 /// What a node is asked, on behalf of one holder id and with one ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Take the lock if nobody has it; answers with the greatest token that was proposed here.
-    Lock,
+    /// Take the lock if nobody has it, and write the token if it is greater than every one that was proposed here.
+    Lock(FencingToken),
     /// Write the token if it is greater than every one that was proposed here, and prolong the lock.
     Propose(FencingToken),
     /// Prolong the lock, if the holder still has it.
@@ -26,7 +26,7 @@ pub enum Request {
 /// A counter is the greatest token that the node knows of for the lock, its seeded floor included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
-    /// To a lock: the holder has it here.
+    /// To a lock: the holder has it here, and the token was not written, because the counter is not below it.
     Granted {
         /// The node's counter.
         counter: Option<FencingToken>,
@@ -36,10 +36,10 @@ pub enum Reply {
         /// For how long, unless prolonged; unknown if the lock does not run out. None at all where it is an attempt that has
         /// no token yet.
         remaining: Option<Duration>,
-        /// The node's counter.
-        counter: Option<FencingToken>,
+        /// The token that it has here, where it has one.
+        token: Option<FencingToken>,
     },
-    /// To a proposal: written.
+    /// To a lock or a proposal: the holder has the lock here, and its token is written.
     Acked,
     /// To a proposal: the counter is not below it. The lock is still the holder's, but was not prolonged.
     Stale {

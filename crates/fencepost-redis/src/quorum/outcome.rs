@@ -74,15 +74,24 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// When the node can be free, if this was heard `at` that moment; unknown if it did not say so.
+    /// When the node can be free, if this was heard `at` that moment; unknown if it did not say so. `held` is the token that a
+    /// majority has: with any other token it is an attempt, which makes room.
     ///
     /// A node that waits for its floor counts as unknown: time alone does not make it ready.
-    fn free_at(self, at: Moment) -> Option<Moment> {
+    fn free_at(self, at: Moment, held: Option<FencingToken>) -> Option<Moment> {
         match self {
+            Self::Said(Reply::Busy { token: Some(token), .. }) if held != Some(token) => Some(at),
             Self::Said(Reply::Busy { remaining, .. }) => remaining.map(|remaining| at.after(remaining)),
             Self::Said(Reply::Quarantined { ready_in }) => Some(at.after(ready_in)),
             Self::Silent | Self::Unreachable | Self::Said(Reply::Unseeded) => None,
             Self::Said(_) => Some(at),
+        }
+    }
+
+    fn busy_with(self) -> Option<FencingToken> {
+        match self {
+            Self::Said(Reply::Busy { token, .. }) => token,
+            _ => None,
         }
     }
 
@@ -97,9 +106,24 @@ impl Answer {
 
 /// When a majority can be free, from what was heard and when: the q-th earliest of the nodes' moments.
 pub(super) fn free_at(quorum: Quorum, heard: &[(Answer, Moment)]) -> Option<Moment> {
-    let mut moments: Vec<Moment> = heard.iter().filter_map(|(answer, at)| answer.free_at(*at)).collect();
+    let held = most_seen(heard).filter(|(_, times)| *times >= quorum.majority()).map(|(token, _)| token);
+    let mut moments: Vec<Moment> =
+        heard.iter().filter_map(|(answer, at)| answer.free_at(*at, held)).collect();
     moments.sort_unstable();
     moments.get(quorum.majority() - 1).copied()
+}
+
+/// Whether `awaited` more answers can still tell whether somebody holds the lock, or several have split the votes.
+pub(super) fn may_tell(quorum: Quorum, heard: &[(Answer, Moment)], awaited: usize) -> bool {
+    most_seen(heard)
+        .is_some_and(|(_, times)| times < quorum.majority() && times + awaited >= quorum.majority())
+}
+
+/// The token that most nodes say somebody else has there, and how many they are.
+fn most_seen(heard: &[(Answer, Moment)]) -> Option<(FencingToken, usize)> {
+    let seen = || heard.iter().filter_map(|(answer, _)| answer.busy_with());
+    let times = |token| (token, seen().filter(|other| *other == token).count());
+    seen().map(times).max_by_key(|(_, times)| *times)
 }
 
 /// Why a majority did not grant: what would have had to be otherwise first.
@@ -118,7 +142,7 @@ mod tests {
     use std::time::Duration;
 
     fn busy(ms: u64) -> Answer {
-        Answer::Said(Reply::Busy { remaining: Some(Duration::from_millis(ms)), counter: None })
+        Answer::Said(Reply::Busy { remaining: Some(Duration::from_millis(ms)), token: None })
     }
 
     fn at(ms: u64) -> Moment {

@@ -14,7 +14,7 @@ use super::terms::Terms;
 /// A lease that is held on a quorum.
 ///
 /// A round asks all nodes to renew. One that does not have the holder's lock, because it never granted it or has lost
-/// it, is asked to lock and then to write the token, in the same round: it is filled in. The round succeeds when a
+/// it, is asked to lock and to write the token, in the same round: it is filled in. The round succeeds when a
 /// majority has prolonged or taken the lock; the term then counts from when the round was sent.
 ///
 /// # Why a node that was filled in counts for its round
@@ -26,7 +26,8 @@ use super::terms::Terms;
 ///
 /// R1 and R2 speak of the nodes that acknowledged the attempt, whose counters only grow; filling in adds to them. A
 /// filled-in node that says `Stale` has a counter that is not below the token, which is what R2 wants of it; so it
-/// counts too. The first round is different: there a stale node's record dates from the lock, which was sent earlier.
+/// counts too. So does one that granted in the very round that was acknowledged, and is asked to write the token
+/// afterwards. One that is stale to a proposal is different: its record dates from the lock, which was sent earlier.
 ///
 /// An acknowledgement that comes at or after the deadline proves nothing: in the gap another may have held the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -170,9 +171,12 @@ impl Tenure {
         match reply {
             Reply::Lost => {
                 self.filling.insert(node);
-                return self.fill(node, Request::Lock);
+                return self.fill(node, Request::Lock(self.token));
             }
-            Reply::Granted { .. } => return self.fill(node, Request::Propose(self.token)),
+            Reply::Granted { .. } => {
+                self.filling.insert(node);
+                return self.fill(node, Request::Propose(self.token));
+            }
             Reply::Renewed | Reply::Acked => self.renewed.insert(node),
             Reply::Stale { .. } if self.filling.contains(node) => self.renewed.insert(node),
             _ => self.refused.insert(node),
@@ -251,7 +255,7 @@ mod tests {
         tenure.step(at(ms), Event::Replied { node, round, reply })
     }
 
-    const BUSY: Reply = Reply::Busy { remaining: None, counter: None };
+    const BUSY: Reply = Reply::Busy { remaining: None, token: None };
 
     #[test]
     fn renewed_term_begins_when_its_round_was_sent() {
@@ -284,7 +288,10 @@ mod tests {
         let mut tenure = renewing(1_000);
         hear(&mut tenure, 1_001, 0, Reply::Renewed);
         let lock = hear(&mut tenure, 1_002, 2, Reply::Lost);
-        assert!(matches!(lock[..], [Action::Send { node: 2, request: Request::Lock, .. }]));
+        assert!(matches!(
+            lock[..],
+            [Action::Send { node: 2, request: Request::Lock(FencingToken::MIN), .. }]
+        ));
         let propose = hear(&mut tenure, 1_003, 2, Reply::Granted { counter: None });
         assert!(matches!(
             propose[..],

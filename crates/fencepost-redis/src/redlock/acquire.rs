@@ -132,6 +132,7 @@ impl Waiting<'_> {
     /// The claim to what was granted, once the nodes beyond the majority have answered as well, or could have: their
     /// acknowledgements are the slack.
     async fn claim(&self, terms: Terms, granted: Granted, mut exchange: Exchange) -> RedlockClaim {
+        self.candidate.win();
         let mut tenure = Tenure::new(terms, granted);
         let took = self.nodes().clock().now().since(granted.counted_from);
         let most = stragglers_most(took).min(terms.ttl() / STRAGGLERS_PART);

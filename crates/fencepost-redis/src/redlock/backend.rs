@@ -43,7 +43,7 @@ pub const PROFILE: Profile = Profile::weakest("redlock")
     .revocable()
     .rests()
     .without_slots()
-    .costs(2, 1, Connections::OnePerNode);
+    .costs(1, 1, Connections::OnePerNode);
 
 /// How long a node may take to answer where all are asked.
 const ANSWER_MOST: Duration = Duration::from_millis(500);

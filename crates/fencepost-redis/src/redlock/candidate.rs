@@ -56,6 +56,9 @@ pub(super) struct Candidate {
     owner: String,
     ttl_ms: String,
     at_least_ms: String,
+    /// Whether the lock is to be kept longer than its lease. A node keeps it so when the token is written, and must not for an attempt that
+    /// may fail; so the token is proposed when a majority has granted.
+    keeps_longer: bool,
     alive_for_ms: String,
     traces: Vec<Mutex<Trace>>,
     /// At how many nodes others stand before its waiter.
@@ -130,6 +133,7 @@ impl Candidate {
             owner: owner.to_json(),
             ttl_ms: request.ttl.as_millis().to_string(),
             at_least_ms: request.at_least.unwrap_or_default().as_millis().to_string(),
+            keeps_longer: request.at_least.is_some_and(|at_least| at_least > request.ttl),
             alive_for_ms: alive_for.to_string(),
             traces: nodes.all().iter().map(|_| Mutex::default()).collect(),
             behind: AtomicUsize::new(0),
@@ -149,6 +153,7 @@ impl Candidate {
             owner: String::new(),
             ttl_ms: String::new(),
             at_least_ms: String::new(),
+            keeps_longer: false,
             alive_for_ms: String::new(),
             // What the other process has sent may still be on its way, and if it lives it must not fill in the lock again.
             traces: nodes
@@ -161,9 +166,14 @@ impl Candidate {
         }
     }
 
+    /// From now on it has the lock: a node that it was not on is filled in.
+    pub(super) fn win(&self) {
+        self.is_holder.store(true, Ordering::Relaxed);
+    }
+
     /// From now on it holds the lock, and its waiter waits nowhere any more.
     pub(super) fn hold(self: &Arc<Self>) {
-        self.is_holder.store(true, Ordering::Relaxed);
+        self.win();
         for (trace, may_wait) in self.traces.iter().zip(&self.waiter.may_wait) {
             let Some(connection) = lock(trace).asked_on.clone() else { continue };
             if !may_wait.swap(false, Ordering::Relaxed) {
@@ -194,7 +204,7 @@ impl Candidate {
     /// Asks a node to lock or to write a token; its reply, or nothing where the request has failed.
     pub(super) async fn ask(self: Arc<Self>, node: usize, request: Request) -> Option<Reply> {
         let reply = match request {
-            Request::Lock => self.ask_to_lock(node).await,
+            Request::Lock(token) => self.ask_to_lock(node, token).await,
             Request::Propose(token) => self.propose(node, token).await,
             Request::Renew | Request::Cancel => return None,
         };
@@ -204,8 +214,8 @@ impl Candidate {
         reply.map_err(|error| lock(&self.traces[node]).error = Some(error)).ok()
     }
 
-    async fn ask_to_lock(&self, node: usize) -> Result<Reply> {
-        let keys = [keys::INCARNATION, &self.key, keys::FLOOR, keys::IDLE];
+    async fn ask_to_lock(&self, node: usize, token: FencingToken) -> Result<Reply> {
+        let keys = [keys::INCARNATION, &self.key, keys::GREATEST, keys::FLOOR, keys::IDLE];
         let is_holder = self.is_holder.load(Ordering::Relaxed);
         let alive_for = if is_holder { "0" } else { &self.alive_for_ms };
         if alive_for != "0" {
@@ -219,6 +229,8 @@ impl Candidate {
             &self.waiter.place,
             &self.waiter.id_text,
             &self.at_least_ms,
+            "alone",
+            &if self.keeps_longer { "0".to_owned() } else { token.to_string() },
         ];
         let filling = is_holder.then(|| Filling::begin(&self.traces[node]));
         let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await?;
@@ -324,13 +336,13 @@ impl Candidate {
         let was_unanswered = unanswered.is_some();
         is_late |= unanswered.is_some_and(|asked| !asked.is(&session.connection));
         let for_long = if is_late { self.nodes.options().max_ttl.as_millis() } else { 0 }.to_string();
-        let without_token = record::beginning_without_token(self.holder);
+        let before_the_token = record::beginning_before_the_token(self.holder);
         let (script, who) = match going {
             Going::Withdraws => (&script::NODE_WITHDRAW, self.holder_text.clone()),
             Going::Cancels => (&script::NODE_CANCEL, self.holder_text.clone()),
             Going::Releases(token) => (&script::NODE_RELEASE, record::beginning(self.holder, token)),
         };
-        let arguments = [&*who, &for_long, &self.waiter.id_text, &without_token];
+        let arguments = [&*who, &for_long, &self.waiter.id_text, &before_the_token];
         // Where replies get lost, that a script is not known would never be heard.
         let reply = if is_late || was_unanswered {
             session.connection.run_in_full(script, &[&self.key], &arguments).await
@@ -356,14 +368,19 @@ fn ms(reply: Option<&resp::Reply>) -> Duration {
 }
 
 fn read_lock(reply: &resp::Reply) -> Result<Reply> {
+    if reply.text() == Some("ACK") {
+        return Ok(Reply::Acked);
+    }
     let (what, rest) = split(reply)?;
+    let with = rest.get(4).and_then(resp::Reply::text);
     Ok(match what {
         "GRANT" => Reply::Granted { counter: counter(rest) },
         // One who has no token yet either gets it within an instant, or makes room.
-        "BUSY" if rest.get(4).and_then(resp::Reply::number) == Some(1) => {
-            Reply::Busy { remaining: Some(Duration::ZERO), counter: None }
+        "BUSY" if with == Some("") => Reply::Busy { remaining: Some(Duration::ZERO), token: None },
+        "BUSY" => {
+            let token = with.and_then(|token| token.parse().ok());
+            Reply::Busy { remaining: Some(ms(rest.first())), token }
         }
-        "BUSY" => Reply::Busy { remaining: Some(ms(rest.first())), counter: None },
         "QUARANTINE" => Reply::Quarantined { ready_in: ms(rest.first()) },
         "UNSEEDED" => Reply::Unseeded,
         "CANCELLED" => Reply::Cancelled,
@@ -398,13 +415,10 @@ mod tests {
     use super::*;
     use crate::endpoint::Options;
     use fencepost_core::{BackendUrl, Clock, Mode, block_on, until};
-    use fencepost_testkit::servers::RedisServer;
+    use fencepost_testkit::servers::{RedisServer, Reply as Told};
 
-    /// It would stay for `max_ttl` on the node, for nothing: what was sent comes before the release on the same connection.
-    #[test]
-    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
-    fn filling_in_that_was_given_up_leaves_no_tombstone() {
-        let servers = [(); 3].map(|()| RedisServer::start());
+    /// Whoever asks for a lock that is kept for `at_least`.
+    fn candidate(servers: &[RedisServer; 3], at_least: Option<Duration>) -> Arc<Candidate> {
         let hosts: Vec<String> =
             servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
         let url: BackendUrl = format!("redlock://{}?quarantine=off", hosts.join(",")).parse().unwrap();
@@ -415,28 +429,52 @@ mod tests {
             holder: HolderId::draw(&clock),
             label: String::new(),
             ttl: Duration::from_secs(30),
-            at_least: None,
+            at_least,
             mode: Mode::Exclusive,
             beside: Vec::new(),
             wait: Wait::No,
             observer: None,
         };
         let waiter = Waiter::new(request.holder, &nodes);
-        let candidate = Arc::new(Candidate::new(&nodes, &request, &waiter, request.holder));
+        Arc::new(Candidate::new(&nodes, &request, &waiter, request.holder))
+    }
+
+    #[test]
+    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+    fn attempt_at_a_lock_that_is_kept_longer_than_its_lease_is_not() {
+        let servers = [(); 3].map(|()| RedisServer::start());
+        let candidate = candidate(&servers, Some(Duration::from_hours(1)));
+        let ask = |request| block_on(Arc::clone(&candidate).ask(0, request)).unwrap();
+        let left = || servers[0].command(&["PTTL", "fencepost:{a}:l"]).integer();
+        assert_eq!(ask(Request::Lock(FencingToken::MIN)), Reply::Granted { counter: None });
+        assert!(left() <= 30_000, "it may fail, and nobody may be there to withdraw it");
+        assert_eq!(ask(Request::Propose(FencingToken::MIN)), Reply::Acked);
+        assert!(left() > 3_500_000);
+    }
+
+    /// It would stay for `max_ttl` on the node, for nothing: what was sent comes before the release on the same connection.
+    #[test]
+    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+    fn filling_in_that_was_given_up_leaves_no_tombstone() {
+        let servers = [(); 3].map(|()| RedisServer::start());
+        let candidate = candidate(&servers, None);
+        let clock = candidate.nodes.clock().clone();
         candidate.hold();
         block_on(async {
-            nodes.session(0).await.unwrap();
+            candidate.nodes.session(0).await.unwrap();
             // It knows the script, and so takes the lock as soon as it goes on.
-            assert!(Arc::clone(&candidate).ask(0, Request::Lock).await.is_some());
+            assert!(Arc::clone(&candidate).ask(0, Request::Lock(FencingToken::MIN)).await.is_some());
             servers[0].command(&["DEL", "fencepost:{a}:l"]);
             servers[0].stop();
             let soon = clock.now().after(Duration::from_millis(50));
-            let reply = until(&clock, Some(soon), Arc::clone(&candidate).ask(0, Request::Lock)).await;
+            let asking = Arc::clone(&candidate).ask(0, Request::Lock(FencingToken::MIN));
+            let reply = until(&clock, Some(soon), asking).await;
             assert!(reply.is_none(), "it does not wait for a node that is stopped");
             servers[0].go_on();
             assert!(Arc::clone(&candidate).leave(0, Going::Cancels).await.unwrap());
         });
         let left = servers[0].command(&["KEYS", "fencepost:{a}:*"]);
-        assert!(left.array().is_empty(), "{left:?}");
+        let left: Vec<&str> = left.array().iter().map(Told::text).collect();
+        assert_eq!(left, ["fencepost:{a}:s"], "nothing but the last token");
     }
 }

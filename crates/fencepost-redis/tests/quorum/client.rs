@@ -14,7 +14,7 @@ use crate::holding::Holding;
 use crate::node::{Holder, nanos};
 use crate::random::Random;
 use crate::reseed::Reseed;
-use crate::scenario::{Flaw, Weather};
+use crate::scenario::{Flaw, Floor, Weather};
 use crate::tally::Count;
 use crate::world::{Ask, Stage, Told};
 
@@ -140,7 +140,12 @@ impl Client {
     fn begin(&mut self, stage: &mut Stage) {
         let wall = 1_700_000_000_000_000 + stage.now / 1_000;
         let wall = wall.saturating_add_signed(self.skew_ms * 1_000).min(GREATEST_TOKEN);
-        let floor = if stage.weather.floor { wall } else { 0 };
+        let last = stage.history.holds.last().map_or(0, |hold| hold.token);
+        let floor = match stage.scenario.floor {
+            _ if stage.weather.floor => wall,
+            Floor::Near | Floor::Sometimes => last.saturating_sub(3) + stage.random.between(0, 6),
+            Floor::Never | Floor::Always => 0,
+        };
         let ttl = Duration::from_millis(stage.weather.ttl_ms);
         let terms = Terms::new(stage.quorum, ttl, floor).expect("the wall clock is right");
         let holder = stage.new_holder();
@@ -224,8 +229,9 @@ impl Client {
     }
 
     fn hold(&mut self, stage: &mut Stage, mut granted: Granted) {
-        let Work::Trying { holder, terms, began, .. } = self.work else { return };
+        let Work::Trying { holder, terms, began, proposals, .. } = self.work else { return };
         let now = self.now(stage);
+        stage.tally.count(if proposals == 0 { Count::HeldAfterOneRound } else { Count::HeldAfterSeveral });
         if stage.scenario.flaw == Flaw::CountsFromTheAnswer {
             granted.counted_from = now;
         }

@@ -69,14 +69,27 @@ fn late_request_without_tombstones_is_granted_after_its_cancellation() {
 
 #[test]
 fn counting_grants_without_writing_back_repeats_tokens() {
-    found("the greatest of the counts", Scenario::broken(WriteBack::Never), is_about_tokens);
+    found("the greatest of the counts", Scenario::broken(Rules::COUNTING), is_about_tokens);
 }
 
 #[test]
 fn writing_back_an_equal_token_repeats_it() {
     // With clocks that can be relied on it would do no harm: whoever read the smaller counter has its time run out.
-    let scenario = Scenario { steps: Steps::All, ..Scenario::broken(WriteBack::IfNotGreater) };
+    let rules = Rules { write_back: WriteBack::IfNotGreater, ..Rules::RIGHT };
+    let scenario = Scenario { steps: Steps::All, ..Scenario::broken(rules) };
     found("written back with <=", scenario, is_about_tokens);
+}
+
+#[test]
+fn equal_token_written_with_the_lock_is_repeated() {
+    let rules = Rules { write_with_lock: WriteBack::IfNotGreater, ..Rules::RIGHT };
+    found("written with the lock with <=", Scenario::broken(rules), is_about_tokens);
+}
+
+#[test]
+fn token_written_with_the_lock_whatever_the_counter_is_goes_back() {
+    let rules = Rules { write_with_lock: WriteBack::Always, ..Rules::RIGHT };
+    found("written with the lock, whatever the counter", Scenario::broken(rules), is_about_tokens);
 }
 
 #[test]

@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) struct Bounds {
     pub(crate) rules: Rules,
     pub(crate) attempts: usize,
+    /// Which tokens an attempt may propose first: up to this one. What others write is below, equal to or above it.
+    pub(crate) first_tokens: u64,
     /// Whether locks are kept for their ttl. Without it they may expire at any moment, and only tokens are judged.
     pub(crate) timed: bool,
     /// Whether what is sent first may arrive last, as on connections that are cut. Otherwise each keeps its order.
@@ -47,19 +49,12 @@ pub(crate) enum Repair {
 /// Something that the adversary lets happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    Begin(usize),
+    /// An attempt begins, and proposes this token first: any clock is thinkable.
+    Begin(usize, u64),
     /// A request reaches its node. Its number is that of its round.
-    Request {
-        attempt: usize,
-        node: usize,
-        number: usize,
-    },
+    Request { attempt: usize, node: usize, number: usize },
     /// An answer reaches its attempt.
-    Reply {
-        attempt: usize,
-        node: usize,
-        number: usize,
-    },
+    Reply { attempt: usize, node: usize, number: usize },
     /// The patience of an attempt is at its end.
     Wake(usize),
     /// The lock on a node runs out.
@@ -96,7 +91,7 @@ enum Stage {
     Ended,
 }
 
-/// At most three rounds: lock, propose, propose again.
+/// At most three rounds: lock and propose, propose, propose again.
 const ROUNDS: usize = 3;
 
 #[derive(Clone, Hash)]
@@ -158,7 +153,7 @@ impl Bounds {
         seen.insert(key(&start));
         explored.add(&start);
         visit(&start);
-        let mut ways: Vec<(u32, Move)> = vec![(0, Move::Begin(0))];
+        let mut ways: Vec<(u32, Move)> = vec![(0, Move::Begin(0, 0))];
         let mut queue = VecDeque::from([(start, 0_u32)]);
         while let Some((state, from)) = queue.pop_front() {
             for step in state.moves(self) {
@@ -200,10 +195,8 @@ impl Bounds {
 
 impl State {
     fn new(bounds: Bounds) -> Self {
-        let quorum = Quorum::of(NODES).expect("an odd number");
-        let terms = Terms::new(quorum, TTL, 0).expect("no floor");
         let runner = Runner {
-            attempt: Attempt::new(terms),
+            attempt: Attempt::new(terms(0)),
             stage: Stage::Waiting,
             waits: 0,
             rounds: [None; ROUNDS],
@@ -228,7 +221,7 @@ impl State {
             match runner.stage {
                 // Attempts are alike, so the order of their numbers is that of their beginnings.
                 Stage::Waiting if attempt == 0 || self.runners[attempt - 1].stage != Stage::Waiting => {
-                    moves.push(Move::Begin(attempt));
+                    moves.extend((1..=bounds.first_tokens).map(|token| Move::Begin(attempt, token)));
                 }
                 Stage::Running => moves.push(Move::Wake(attempt)),
                 Stage::Held if bounds.timed => moves.push(Move::End(attempt)),
@@ -279,7 +272,8 @@ impl State {
     /// Makes a move; says what is wrong after it.
     fn make(&mut self, step: Move, bounds: Bounds) -> Option<String> {
         match step {
-            Move::Begin(attempt) => {
+            Move::Begin(attempt, token) => {
+                self.runners[attempt].attempt = Attempt::new(terms(token));
                 let is_back = |runner: &Runner| matches!(runner.stage, Stage::Held | Stage::Ended);
                 let back = self.runners.iter().enumerate().filter(|(_, runner)| is_back(runner));
                 self.runners[attempt].returned_before = back.map(|(index, _)| 1 << index).sum();
@@ -434,6 +428,7 @@ impl State {
             4,
             node.record.map_or(0, |record| u64::from(record.holder) * 2 + u64::from(record.prolonged) + 1),
         );
+        bits.push(4, node.record.map_or(0, |record| record.token));
         bits.push(4, node.counter);
         bits.push(3, u64::from(node.written_by));
         bits.push(4, node.floor);
@@ -451,7 +446,9 @@ impl State {
 
     fn describe(&self, step: Move) -> String {
         match step {
-            Move::Begin(attempt) => format!("attempt {attempt} begins: lock on all nodes"),
+            Move::Begin(attempt, token) => {
+                format!("attempt {attempt} begins: lock on all nodes, and propose {token}")
+            }
             Move::Request { attempt, node, number } => {
                 let (_, request) = self.runners[attempt].rounds[number].expect("it was sent");
                 let holder = u32::try_from(attempt).expect("few attempts");
@@ -496,13 +493,18 @@ impl Runner {
         for sent in self.rounds {
             let code = match sent {
                 None => 0,
-                Some((_, Request::Propose(token))) => token.get() + 1,
-                Some(_) => 1,
+                Some((_, Request::Propose(token))) => token.get(),
+                Some((_, Request::Lock(token))) => 16 + token.get(),
+                Some((_, other)) => unreachable!("no attempt asks for {other:?}"),
             };
             bits.push(5, code);
         }
         u64::try_from(bits.0).expect("few bits")
     }
+}
+
+fn terms(floor: u64) -> Terms {
+    Terms::new(Quorum::of(NODES).expect("an odd number"), TTL, floor).expect("a small floor")
 }
 
 fn code_of_answer(answer: Answer) -> u64 {
@@ -521,8 +523,8 @@ fn code_of_reply(reply: Reply) -> u64 {
     match reply {
         Reply::Granted { counter } => 16 + small(counter),
         Reply::Stale { counter } => 32 + small(counter),
-        // What a refusal says beyond being one changes nothing of what an attempt does.
-        Reply::Busy { .. } => 1,
+        // For how long changes nothing of what an attempt does.
+        Reply::Busy { token, .. } => 48 + small(token),
         Reply::Acked => 2,
         Reply::NoLock => 3,
         Reply::Unseeded => 4,

@@ -51,7 +51,7 @@ impl Holding {
         }
         for action in &actions {
             match action {
-                Action::Send { request: Request::Propose(_), .. } => stage.tally.count(Count::FilledIn),
+                Action::Send { request: Request::Lock(_), .. } => stage.tally.count(Count::FilledIn),
                 Action::Done(Verdict::Renewed { .. }) => self.mixed = NodeSet::EMPTY,
                 _ => {}
             }

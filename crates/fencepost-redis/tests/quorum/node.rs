@@ -17,6 +17,8 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rules {
     pub(crate) write_back: WriteBack,
+    /// The same for the token that is proposed together with the lock.
+    pub(crate) write_with_lock: WriteBack,
     /// A proposal needs the lock.
     pub(crate) checks_holder: bool,
     /// A node that lost its data grants nothing before its quarantine is over and it has a floor.
@@ -31,20 +33,33 @@ pub(crate) enum WriteBack {
     IfLess,
     /// Wrong: also if the counter is equal.
     IfNotGreater,
+    /// Wrong: whatever the counter is.
+    Always,
     /// Wrong: nothing is written. Each grant counts up instead, and the token is the greatest of the counts.
     Never,
 }
 
 impl Rules {
-    pub(crate) const RIGHT: Self =
-        Self { write_back: WriteBack::IfLess, checks_holder: true, guard: true, tombstones: true };
+    pub(crate) const RIGHT: Self = Self {
+        write_back: WriteBack::IfLess,
+        write_with_lock: WriteBack::IfLess,
+        checks_holder: true,
+        guard: true,
+        tombstones: true,
+    };
+
+    /// Without any write: the usual way.
+    pub(crate) const COUNTING: Self =
+        Self { write_back: WriteBack::Never, write_with_lock: WriteBack::Never, ..Self::RIGHT };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
     pub(crate) holder: Holder,
+    /// Zero where none is written yet.
+    pub(crate) token: u64,
     pub(crate) expires: u64,
-    /// Whether a proposal or a renewal has prolonged it.
+    /// Whether its ttl began when the token was written, or later.
     pub(crate) prolonged: bool,
 }
 
@@ -85,7 +100,7 @@ impl Node {
     pub(crate) fn serve(&mut self, now: u64, holder: Holder, ttl: u64, request: Request) -> Reply {
         self.pass(now);
         match request {
-            Request::Lock => self.lock(now, holder, ttl),
+            Request::Lock(token) => self.lock(now, holder, ttl, token.get()),
             Request::Propose(token) => self.propose(now, holder, ttl, token.get()),
             Request::Renew if self.holds(holder) => {
                 self.prolong(now, ttl);
@@ -130,7 +145,7 @@ impl Node {
         }
     }
 
-    fn lock(&mut self, now: u64, holder: Holder, ttl: u64) -> Reply {
+    fn lock(&mut self, now: u64, holder: Holder, ttl: u64, number: u64) -> Reply {
         if let Some(refusal) = self.guarded(now) {
             return refusal;
         }
@@ -138,21 +153,39 @@ impl Node {
             return Reply::Cancelled;
         }
         let counter = token(self.effective());
+        let has_written = self.counter == number && self.written_by == holder;
+        let writes = self.takes(self.rules.write_with_lock, number);
         match &mut self.record {
             Some(record) if record.holder != holder => {
-                Reply::Busy { remaining: Some(left(record.expires, now)), counter }
+                let remaining = if record.token == 0 { Duration::ZERO } else { left(record.expires, now) };
+                Reply::Busy { remaining: Some(remaining), token: token(record.token) }
             }
             Some(record) => {
-                record.expires = record.expires.max(now + ttl);
-                Reply::Granted { counter }
+                record.expires = record.expires.max(now.saturating_add(ttl));
+                if has_written && record.token == number { Reply::Acked } else { Reply::Granted { counter } }
             }
             None => {
-                self.record = Some(Record { holder, expires: now.saturating_add(ttl), prolonged: false });
+                let token = if writes { number } else { 0 };
+                let expires = now.saturating_add(ttl);
+                self.record = Some(Record { holder, token, expires, prolonged: writes });
                 if self.rules.write_back == WriteBack::Never {
                     self.counter += 1;
                 }
-                Reply::Granted { counter }
+                if !writes {
+                    return Reply::Granted { counter };
+                }
+                (self.counter, self.written_by) = (number, holder);
+                Reply::Acked
             }
+        }
+    }
+
+    fn takes(&self, rule: WriteBack, number: u64) -> bool {
+        match rule {
+            WriteBack::IfLess => self.effective() < number,
+            WriteBack::IfNotGreater => self.effective() <= number,
+            WriteBack::Always => true,
+            WriteBack::Never => false,
         }
     }
 
@@ -165,19 +198,18 @@ impl Node {
             return Reply::NoLock;
         }
         let again = self.counter == number && self.written_by == holder;
-        let above = match self.rules.write_back {
-            WriteBack::IfLess => self.effective() < number,
-            WriteBack::IfNotGreater => self.effective() <= number,
-            WriteBack::Never => true,
-        };
-        if !again && !above {
+        let counts = self.rules.write_back == WriteBack::Never;
+        if !again && !counts && !self.takes(self.rules.write_back, number) {
             return Reply::Stale { counter: token(self.effective()) };
         }
-        if self.rules.write_back != WriteBack::Never {
+        if !counts {
             (self.counter, self.written_by) = (number, holder);
         }
         if has_lock {
             self.prolong(now, ttl);
+        }
+        if let Some(record) = self.record.as_mut().filter(|record| record.holder == holder) {
+            record.token = number;
         }
         Reply::Acked
     }

@@ -6,6 +6,8 @@ use crate::tally::Count;
 
 /// What must have happened in the seeds of every test with all faults.
 const FAULTS: &[Count] = &[
+    Count::HeldAfterOneRound,
+    Count::HeldAfterSeveral,
     Count::Contended,
     Count::LateAttempt,
     Count::Outvoted,
@@ -63,8 +65,15 @@ fn stepped_clock_breaks_no_lease_that_has_slack() {
 
 #[test]
 fn tokens_are_unique_and_ordered_whatever_the_clocks_do() {
-    let scenario = Scenario { steps: Steps::All, floor: Floor::Never, ..Scenario::RIGHT };
-    let bites = [Count::SteppedUnderHolder, Count::StaleProposal, Count::ProposedAgain, Count::RefusedLease];
+    let scenario = Scenario { steps: Steps::All, floor: Floor::Near, ..Scenario::RIGHT };
+    let bites = [
+        Count::HeldAfterOneRound,
+        Count::HeldAfterSeveral,
+        Count::SteppedUnderHolder,
+        Count::StaleProposal,
+        Count::ProposedAgain,
+        Count::RefusedLease,
+    ];
     hold(
         scenario.named("tokens_are_unique_and_ordered_whatever_the_clocks_do"),
         Part { from: 75, to: 90 },

@@ -17,6 +17,8 @@ macro_rules! counts {
 counts! {
     Events,
     Holds,
+    HeldAfterOneRound,
+    HeldAfterSeveral,
     Contended,
     LateAttempt,
     Outvoted,

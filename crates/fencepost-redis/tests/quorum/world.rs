@@ -326,7 +326,7 @@ impl World {
                         self.cancelled.insert(key, now + nanos(MAX_TTL));
                     }
                     (_, Reply::Cancelled) => self.stage.tally.count(Count::CancelledGrant),
-                    (Request::Lock, Reply::Granted { .. })
+                    (Request::Lock(_), Reply::Granted { .. } | Reply::Acked)
                         if must_remember && self.cancelled.get(&key).is_some_and(|until| now < *until) =>
                     {
                         let wrong = Violation::GrantedAfterCancel { node: link.node, holder };

@@ -22,4 +22,5 @@ mod looking;
 mod minority;
 mod nodes;
 mod refusals;
+mod rounds;
 mod validity;
