@@ -1,7 +1,9 @@
 //! The members of a cluster, one of which is asked until it fails: then another one is, before the caller hears of it.
 //!
-//! A member that was stopped looks healthy to TCP, so every try has a deadline of its own. Invariant: a member that was given up
-//! keeps no connection, so that nobody waits for it on another stream either.
+//! A member that was stopped looks healthy to TCP, so every try has a deadline of its own. Invariant: a member that has answered
+//! nothing since a request that is overdue keeps no connection, so that nobody waits for it on another stream either. One that is
+//! merely busy keeps it, since all others that are under way would begin anew: what is overdue is asked elsewhere, where there is
+//! another member, and is in doubt as ever.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -153,7 +155,7 @@ impl Members {
                     continue;
                 }
                 Next::LogIn | Next::GiveUp => return Err(Failed { failure, is_late }),
-                Next::Elsewhere => self.move_on(index, attempt.connection.as_ref()),
+                Next::Elsewhere => self.move_on(index, attempt.given_up()),
             }
             tries += 1;
             if tries % self.count() == 0 {
@@ -189,7 +191,10 @@ impl Members {
         let token = attempt.token.as_ref().map(Token::text);
         let asking = connection.ask(method, &message, token);
         let answer = until(self.clock(), Some(sent.after(most)), asking).await;
-        answer.unwrap_or_else(|| Err(Failure::Broken(unanswered())))
+        answer.unwrap_or_else(|| {
+            attempt.is_overdue = true;
+            Err(Failure::Broken(unanswered()))
+        })
     }
 
     /// Asks one certain member, once.
@@ -336,9 +341,17 @@ struct Attempt {
     connection: Option<Connection>,
     token: Option<Token>,
     sent: Option<Moment>,
+    is_overdue: bool,
 }
 
 impl Attempt {
+    /// The connection, where it has failed with it: not where others have had answers since.
+    fn given_up(&self) -> Option<&Connection> {
+        let connection = self.connection.as_ref()?;
+        let is_busy = self.is_overdue && self.sent.is_some_and(|sent| connection.has_answered_since(sent));
+        (!is_busy).then_some(connection)
+    }
+
     /// Whether somebody else has ended its connection.
     fn was_given_up(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::was_given_up)
@@ -359,3 +372,63 @@ const MOST_SPARED: usize = 2;
 
 /// How often one call logs in anew.
 const MOST_LOGINS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generated::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
+    use fencepost_core::{block_on, race};
+    use fencepost_testkit::servers::EtcdSetup;
+
+    const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+    const EACH: Duration = Duration::from_millis(100);
+
+    /// Whether the connection is open still after a request that took too long, and was there for another one meanwhile.
+    fn outlives_a_slow_request(is_frozen: bool) -> bool {
+        // A login takes it longer than that, and nothing else.
+        let mut server = EtcdSetup::default().arguments(&["--bcrypt-cost", "13"]).start();
+        server.require_login("s3cret");
+        let members = Members::new(Clock::system(), Endpoint::of(&server.url().parse().unwrap()).unwrap());
+        let most = Duration::from_secs(5);
+        let status = || members.ask_one::<_, StatusResponse>(0, STATUS, StatusRequest {}, most);
+        let login = AuthenticateRequest { name: "root".to_owned(), password: "s3cret".to_owned() };
+        let slow = members.call::<_, AuthenticateResponse>(
+            "/etcdserverpb.Auth/Authenticate",
+            || login.clone(),
+            Patience { each: EACH, most: Duration::ZERO },
+        );
+        let asking = async {
+            // Those of a server that is stopped end with its connection.
+            while status().await.is_ok() {
+                members.clock().sleep(EACH / 10).await;
+            }
+            members.clock().sleep(EACH * 2).await;
+        };
+        block_on(async {
+            status().await.unwrap();
+            let connection = members.open_connection(0).unwrap();
+            if is_frozen {
+                server.stop();
+            }
+            let fencepost_core::Raced::First(outcome) = race(slow, asking).await else { panic!("it waits") };
+            assert!(outcome.unwrap_err().is_late, "it may be carried out");
+            let is_open = connection.is_open();
+            assert_eq!(members.open_connection(0).is_some_and(|open| open.is(&connection)), is_open);
+            server.go_on();
+            status().await.unwrap();
+            is_open
+        })
+    }
+
+    #[test]
+    #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+    fn member_that_has_answered_others_keeps_its_connection() {
+        assert!(outlives_a_slow_request(false));
+    }
+
+    #[test]
+    #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+    fn member_that_stands_still_loses_its_connection_by_the_first_request_that_is_overdue() {
+        assert!(!outlives_a_slow_request(true));
+    }
+}
