@@ -139,24 +139,27 @@ impl Connection {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Sends one message and gives the first that is answered.
+    /// Sends messages, framed, and gives as many answers.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been carried out.
     pub(crate) async fn ask<A: Message + Default>(
         &self,
         method: &'static str,
-        message: &impl Message,
+        (frames, count): (Bytes, usize),
         token: Option<&str>,
-    ) -> Result<A, Failure> {
+    ) -> Result<Vec<A>, Failure> {
         let (response, mut request) = self.send(method, token).await?;
-        request.send_data(framed(message), true).map_err(|error| self.broken(&error))?;
+        request.send_data(frames, true).map_err(|error| self.broken(&error))?;
         let mut answers = Answers::new(self.clone(), response, None);
-        let answer = answers.next().await?;
-        let answer = answer.ok_or_else(|| Failure::Broken(format!("{} gave no answer", self.0.address)))?;
+        let mut all = Vec::with_capacity(count);
+        while all.len() < count {
+            let answer = answers.next().await?;
+            all.push(answer.ok_or_else(|| Failure::Broken(format!("{} gave no answer", self.0.address)))?);
+        }
         // The end tells whether it was carried out.
         answers.end().await?;
-        Ok(answer)
+        Ok(all)
     }
 
     /// Begins a call in which messages go both ways.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, lock, until};
 use fencepost_net::Transport;
 use futures_channel::oneshot;
@@ -118,16 +119,31 @@ impl Members {
         self.0.slots.len()
     }
 
-    /// Asks one member after the other until one has answered. `message` makes the request for each try.
+    /// Asks one member after the other until one has answered. `frame` makes the request for each try.
     ///
     /// # Cancel safety
     /// A dropped call may or may not be carried out, also much later.
-    pub(crate) async fn call<Q: Message, A: Message + Default>(
+    pub(crate) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
-        message: impl Fn() -> Q,
+        frame: impl Fn() -> Bytes,
         patience: Patience,
     ) -> Result<Answer<A>, Failed> {
+        let Answer { mut message, member, sent, is_late } =
+            self.call_all(method, (frame, 1), patience).await?;
+        Ok(Answer { message: message.pop().unwrap_or_default(), member, sent, is_late })
+    }
+
+    /// The same for several requests in one call, each of which has an answer, in their order.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not be carried out, or a part of it, also much later.
+    pub(crate) async fn call_all<A: Message + Default>(
+        &self,
+        method: &'static str,
+        (frames, count): (impl Fn() -> Bytes, usize),
+        patience: Patience,
+    ) -> Result<Answer<Vec<A>>, Failed> {
         let began = self.clock().now();
         let (mut tries, mut logins, mut spared, mut is_late) = (0, 0, 0, false);
         loop {
@@ -135,7 +151,7 @@ impl Members {
             let mut attempt = Attempt::default();
             let round = u32::try_from(tries / self.count()).unwrap_or(u32::MAX);
             let each = patience.each * 2_u32.pow(round.min(MOST_DOUBLED));
-            let failure = match self.ask(index, method, message(), each, &mut attempt).await {
+            let failure = match self.ask(index, method, (frames(), count), each, &mut attempt).await {
                 Ok(message) => {
                     let sent = attempt.sent.unwrap_or(began);
                     return Ok(Answer { message, member: index, sent, is_late });
@@ -167,14 +183,14 @@ impl Members {
         }
     }
 
-    async fn ask<Q: Message, A: Message + Default>(
+    async fn ask<A: Message + Default>(
         &self,
         index: usize,
         method: &'static str,
-        message: Q,
+        (frames, count): (Bytes, usize),
         most: Duration,
         attempt: &mut Attempt,
-    ) -> Result<A, Failure> {
+    ) -> Result<Vec<A>, Failure> {
         let unanswered = || format!("{} has not answered for {most:?}", self.address(index));
         let connection = if let Some(connection) = self.open_connection(index) {
             connection
@@ -189,7 +205,7 @@ impl Members {
         let sent = self.clock().now();
         attempt.sent = Some(sent);
         let token = attempt.token.as_ref().map(Token::text);
-        let asking = connection.ask(method, &message, token);
+        let asking = connection.ask(method, (frames, count), token);
         let answer = until(self.clock(), Some(sent.after(most)), asking).await;
         answer.unwrap_or_else(|| {
             attempt.is_overdue = true;
@@ -201,14 +217,15 @@ impl Members {
     ///
     /// # Cancel safety
     /// As [`call`](Self::call).
-    pub(crate) async fn ask_one<Q: Message, A: Message + Default>(
+    pub(crate) async fn ask_one<A: Message + Default>(
         &self,
         index: usize,
         method: &'static str,
-        message: Q,
+        frame: Bytes,
         most: Duration,
     ) -> Result<A, Failure> {
-        self.ask(index, method, message, most, &mut Attempt::default()).await
+        let mut answers = self.ask(index, method, (frame, 1), most, &mut Attempt::default()).await?;
+        Ok(answers.pop().unwrap_or_default())
     }
 
     /// Watches one key from `revision` on, or from now on with 0, for its end.
@@ -377,6 +394,7 @@ const MOST_LOGINS: usize = 3;
 mod tests {
     use super::*;
     use crate::generated::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
+    use crate::grpc::framed;
     use fencepost_core::{block_on, race};
     use fencepost_testkit::servers::EtcdSetup;
 
@@ -390,11 +408,11 @@ mod tests {
         server.require_login("s3cret");
         let members = Members::new(Clock::system(), Endpoint::of(&server.url().parse().unwrap()).unwrap());
         let most = Duration::from_secs(5);
-        let status = || members.ask_one::<_, StatusResponse>(0, STATUS, StatusRequest {}, most);
+        let status = || members.ask_one::<StatusResponse>(0, STATUS, framed(&StatusRequest {}), most);
         let login = AuthenticateRequest { name: "root".to_owned(), password: "s3cret".to_owned() };
-        let slow = members.call::<_, AuthenticateResponse>(
+        let slow = members.call::<AuthenticateResponse>(
             "/etcdserverpb.Auth/Authenticate",
-            || login.clone(),
+            || framed(&login),
             Patience { each: EACH, most: Duration::ZERO },
         );
         let asking = async {
