@@ -1,6 +1,7 @@
 //! The backend of one cluster: acquiring, looking, lifting, revoking.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -181,7 +182,7 @@ impl Backend for EtcdBackend {
         let mut session = Session::of_another(&self.server, place.lease, ttl);
         let keys = Keys::of(self.server.root(), lock);
         let stand = Stand::found(&self.server, keys, place).ok_or_else(not_held)?;
-        match Box::pin(claim::renew(&mut session, &stand)).await? {
+        match claim::renew(&mut session, &Arc::new(stand)).await? {
             Some(renewal) => Ok(renewal),
             None => Err(why_gone().await),
         }

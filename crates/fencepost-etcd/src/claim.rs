@@ -18,7 +18,7 @@ use crate::record::micros;
 use crate::requests::one;
 use crate::rest::Rest;
 use crate::server::{FOR_A_WHILE, FOR_EVER, ONCE, Server, gone};
-use crate::session::{self, Session, changing};
+use crate::session::{self, Session};
 use crate::stand::Stand;
 use crate::watch::Heard;
 
@@ -169,22 +169,12 @@ async fn leave(server: &Server, stand: &Stand) -> Result<(bool, bool), Failed> {
 }
 
 /// Renews a session, and sees that its key is still there; `None` where one of them is gone.
-pub(crate) async fn renew(session: &mut Session, stand: &Stand) -> Result<Option<Renewal>> {
-    let patience = session.patience();
-    for _ in 0..=session.server().members().count() {
-        let kept = match Box::pin(session.keep_alive(patience)).await {
-            Err(error) if session::is_lost(&error) => return Ok(None),
-            outcome => outcome?,
-        };
-        let (seen, raft_term) = Box::pin(stand.look(patience)).await.map_err(Failed::error)?;
-        if seen.is_none() {
-            return Ok(None);
-        }
-        if let Some(renewal) = session.confirm(kept, raft_term) {
-            return Ok(Some(renewal));
-        }
+pub(crate) async fn renew(session: &mut Session, stand: &Arc<Stand>) -> Result<Option<Renewal>> {
+    let renewal = session.server().renew(session.id(), session.ttl(), Arc::clone(stand)).await?;
+    if let Some(renewal) = renewal {
+        session.begin_term(renewal);
     }
-    Err(changing())
+    Ok(renewal)
 }
 
 /// Why a holder has lost its lease.

@@ -6,12 +6,12 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::{Clock, Raced, Result, lock, race};
+use fencepost_core::{Clock, Moment, Raced, Result, lock, race};
 use fencepost_net::{Address, KeepAlive, Stream, Transport};
 use futures_channel::oneshot;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -29,6 +29,7 @@ use crate::grpc::{Frames, framed, refusal, tells_the_end};
 pub(crate) struct Connection(Arc<Shared>);
 
 struct Shared {
+    clock: Clock,
     address: Address,
     scheme: Scheme,
     authority: Authority,
@@ -36,8 +37,8 @@ struct Shared {
     has_ended: AtomicBool,
     /// Whether it was ended here, since a call had no answer in time.
     was_given_up: AtomicBool,
-    /// Whether anything has come from the other side.
-    has_answered: AtomicBool,
+    /// When something has come from the other side for the last time; 0 before it has.
+    heard_at: AtomicU64,
     /// How it has ended, where that is known.
     why: OnceLock<String>,
     /// Closes the connection when it is dropped.
@@ -66,6 +67,8 @@ impl Connection {
             .enable_push(false)
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
+            // What was given up is answered all the same, and a member that is busy is no attacker.
+            .max_local_error_reset_streams(None)
             .handshake::<_, Bytes>(stream)
             .await;
         let broken = |error: h2::Error| unavailable(address.to_string()).caused_by(error);
@@ -76,13 +79,14 @@ impl Connection {
             authority.map_err(|_| unavailable(format!("{address} is no host that HTTP knows")))?;
         let (open, closed) = oneshot::channel::<()>();
         let shared = Shared {
+            clock: clock.clone(),
             address: address.clone(),
             scheme,
             authority,
             requests,
             has_ended: AtomicBool::new(false),
             was_given_up: AtomicBool::new(false),
-            has_answered: AtomicBool::new(false),
+            heard_at: AtomicU64::new(0),
             why: OnceLock::new(),
             open: Mutex::new(Some(open)),
         };
@@ -122,28 +126,40 @@ impl Connection {
         self.0.was_given_up.load(Ordering::Acquire)
     }
 
+    /// Whether anything has come from the other side since, on whichever call: a member that stands still says nothing at all.
+    pub(crate) fn has_answered_since(&self, moment: Moment) -> bool {
+        self.0.heard_at.load(Ordering::Relaxed) > moment.as_nanos()
+    }
+
+    fn note_answer(&self) {
+        self.0.heard_at.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
+    }
+
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Sends one message and gives the first that is answered.
+    /// Sends messages, framed, and gives as many answers.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been carried out.
     pub(crate) async fn ask<A: Message + Default>(
         &self,
         method: &'static str,
-        message: &impl Message,
+        (frames, count): (Bytes, usize),
         token: Option<&str>,
-    ) -> Result<A, Failure> {
+    ) -> Result<Vec<A>, Failure> {
         let (response, mut request) = self.send(method, token).await?;
-        request.send_data(framed(message), true).map_err(|error| self.broken(&error))?;
+        request.send_data(frames, true).map_err(|error| self.broken(&error))?;
         let mut answers = Answers::new(self.clone(), response, None);
-        let answer = answers.next().await?;
-        let answer = answer.ok_or_else(|| Failure::Broken(format!("{} gave no answer", self.0.address)))?;
+        let mut all = Vec::with_capacity(count);
+        while all.len() < count {
+            let answer = answers.next().await?;
+            all.push(answer.ok_or_else(|| Failure::Broken(format!("{} gave no answer", self.0.address)))?);
+        }
         // The end tells whether it was carried out.
         answers.end().await?;
-        Ok(answer)
+        Ok(all)
     }
 
     /// Begins a call in which messages go both ways.
@@ -198,10 +214,10 @@ impl Connection {
 
     /// How the connection has ended, or else what is known of it.
     fn says(&self, error: &dyn fmt::Display) -> String {
-        let Shared { address, why, scheme, has_answered, .. } = &*self.0;
+        let Shared { address, why, scheme, heard_at, .. } = &*self.0;
         let why = why.get().map_or_else(|| error.to_string(), Clone::clone);
         // It closes before its reason can be read.
-        if *scheme == Scheme::HTTPS && !has_answered.load(Ordering::Relaxed) {
+        if *scheme == Scheme::HTTPS && heard_at.load(Ordering::Relaxed) == 0 {
             return format!(
                 "{address}: {why}; where it asks its clients for a certificate, add cert=FILE&key=FILE"
             );
@@ -255,7 +271,7 @@ impl<A: Message + Default> Answers<A> {
                 State::Waiting(response) => {
                     let (head, body) =
                         response.await.map_err(|error| self.connection.broken(&error))?.into_parts();
-                    self.connection.0.has_answered.store(true, Ordering::Relaxed);
+                    self.connection.note_answer();
                     if let Some(refused) = refusal(&head.headers) {
                         return Err(self.refused(refused));
                     }
@@ -267,6 +283,7 @@ impl<A: Message + Default> Answers<A> {
                 State::Body(body) => match body.data().await {
                     Some(data) => {
                         let data = data.map_err(|error| self.connection.broken(&error))?;
+                        self.connection.note_answer();
                         let _ = body.flow_control().release_capacity(data.len());
                         self.frames.add(&data);
                     }

@@ -15,6 +15,7 @@ use crate::generated::{
     AlarmMember, AlarmRequest, AlarmResponse, MemberListRequest, MemberListResponse, StatusRequest,
     StatusResponse,
 };
+use crate::grpc::framed;
 use crate::members::{Failed, Members};
 use crate::server::{ONCE, Server};
 use crate::session;
@@ -32,8 +33,9 @@ const MEMBER_MOST: Duration = Duration::from_secs(2);
 /// Dropping it leaves a lease without keys at most, which ends by itself.
 pub(crate) async fn examine(server: &Server) -> Result<Examination> {
     let members = server.members();
-    let asked = (0..members.count())
-        .map(|index| members.ask_one::<_, StatusResponse>(index, STATUS, StatusRequest {}, MEMBER_MOST));
+    let asked = (0..members.count()).map(|index| {
+        members.ask_one::<StatusResponse>(index, STATUS, framed(&StatusRequest {}), MEMBER_MOST)
+    });
     let statuses = join_all(asked).await;
     if statuses.iter().all(Result::is_err) {
         return Err(first_error(statuses));
@@ -89,7 +91,7 @@ async fn of_cluster(server: &Server) -> Told {
     let members = server.members();
     let at = members.address(0);
     let mut told = Told::default();
-    let alarms = members.call::<_, AlarmResponse>(ALARM, AlarmRequest::default, ONCE).await;
+    let alarms = members.call::<AlarmResponse>(ALARM, || framed(&AlarmRequest::default()), ONCE).await;
     match alarms {
         Ok(answer) => {
             told.tells_alarms = true;
@@ -97,7 +99,7 @@ async fn of_cluster(server: &Server) -> Told {
         }
         Err(failed) => told.findings.push(untold(&at, "its alarms", failed)),
     }
-    let listed = members.call::<_, MemberListResponse>(MEMBERS, || MemberListRequest {}, ONCE).await;
+    let listed = members.call::<MemberListResponse>(MEMBERS, || framed(&MemberListRequest {}), ONCE).await;
     match listed {
         Ok(answer) => {
             let voting = answer.message.members.iter().filter(|member| !member.is_learner).count();

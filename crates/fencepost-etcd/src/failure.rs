@@ -57,6 +57,11 @@ impl Failure {
         }
     }
 
+    /// Whether the server has answered, and any other one would say the same.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. }) && self.next() == Next::GiveUp
+    }
+
     /// Whether the server says that this lease does not exist.
     pub(crate) fn is_lease_not_found(&self) -> bool {
         matches!(self, Self::Refused { refusal, .. }

@@ -3,7 +3,7 @@
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting for one's turn
 //! - `stand`, `record`, `rest`, `keys`, `requests`: one's own place in a queue, and what is kept on the server
-//! - `server`, `session`, `crowd`, `watch`: the leases that this process has, and who is told of what
+//! - `server`, `session`, `renewals`, `crowd`, `watch`: the leases that this process has, and who is told of what
 //! - `members`, `login`, `failure`: which member is asked, and what is tried when it fails
 //! - `connection`, `grpc`, `generated`: one connection, and what goes over it
 //! - `look`, `signals`, `examine`: onlookers, and what the set-up of the members weakens
@@ -28,6 +28,7 @@ mod members;
 mod proof;
 mod queue;
 mod record;
+mod renewals;
 mod requests;
 mod rest;
 mod server;

@@ -15,6 +15,7 @@ use futures_util::future::Shared as Joined;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::generated::{AuthenticateRequest, AuthenticateResponse};
+use crate::grpc::framed;
 
 /// What a login has given.
 #[derive(Clone)]
@@ -126,8 +127,8 @@ async fn log_in(login: &Login, connection: &Connection) -> Outcome {
         name: login.user.clone().unwrap_or_default(),
         password: login.password.clone().unwrap_or_default(),
     };
-    match connection.ask::<AuthenticateResponse>(AUTHENTICATE, &request, None).await {
-        Ok(answer) => Ok(Some(Token(answer.token.into()))),
+    match connection.ask::<AuthenticateResponse>(AUTHENTICATE, (framed(&request), 1), None).await {
+        Ok(mut answers) => Ok(answers.pop().map(|answer| Token(answer.token.into()))),
         Err(failure) if failure.is_open_to_all() => Ok(None),
         Err(failure) => Err(failure),
     }

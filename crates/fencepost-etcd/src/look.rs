@@ -7,6 +7,7 @@ use fencepost_core::{FencingToken, LockName, LockState, Mode, NamePrefix, Reader
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::generated::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest};
+use crate::grpc::framed;
 use crate::keys::{self, Keys};
 use crate::members::Failed;
 use crate::record::Place;
@@ -148,8 +149,8 @@ fn waiter(place: &Place) -> Waiter {
 /// How long a lease lasts at most if nothing is done: etcd leaves out the parts of a second. The server has just answered, and one
 /// answer of thousands that is late is no reason to give none.
 async fn remaining(server: &Server, lease: i64) -> Result<Duration> {
-    let request = || LeaseTimeToLiveRequest { id: lease };
-    let asking = server.members().call::<_, LeaseTimeToLiveResponse>(TIME_TO_LIVE, request, FOR_A_WHILE);
+    let request = || framed(&LeaseTimeToLiveRequest { id: lease });
+    let asking = server.members().call::<LeaseTimeToLiveResponse>(TIME_TO_LIVE, request, FOR_A_WHILE);
     let answer = asking.await.map_err(Failed::error)?.message;
     let seconds = (answer.ttl + 1).min(answer.granted_ttl);
     Ok(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))

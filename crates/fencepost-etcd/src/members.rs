@@ -1,13 +1,16 @@
 //! The members of a cluster, one of which is asked until it fails: then another one is, before the caller hears of it.
 //!
-//! A member that was stopped looks healthy to TCP, so every try has a deadline of its own. Invariant: a member that was given up
-//! keeps no connection, so that nobody waits for it on another stream either.
+//! A member that was stopped looks healthy to TCP, so every try has a deadline of its own. Invariant: a member that has answered
+//! nothing since a request that is overdue keeps no connection, so that nobody waits for it on another stream either. One that is
+//! merely busy keeps it, since all others that are under way would begin anew: what is overdue is asked elsewhere, where there is
+//! another member, and is in doubt as ever.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fencepost_core::{Clock, Error, ErrorKind, Moment, Result, lock, until};
 use fencepost_net::Transport;
 use futures_channel::oneshot;
@@ -116,16 +119,31 @@ impl Members {
         self.0.slots.len()
     }
 
-    /// Asks one member after the other until one has answered. `message` makes the request for each try.
+    /// Asks one member after the other until one has answered. `frame` makes the request for each try.
     ///
     /// # Cancel safety
     /// A dropped call may or may not be carried out, also much later.
-    pub(crate) async fn call<Q: Message, A: Message + Default>(
+    pub(crate) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
-        message: impl Fn() -> Q,
+        frame: impl Fn() -> Bytes,
         patience: Patience,
     ) -> Result<Answer<A>, Failed> {
+        let Answer { mut message, member, sent, is_late } =
+            self.call_all(method, (frame, 1), patience).await?;
+        Ok(Answer { message: message.pop().unwrap_or_default(), member, sent, is_late })
+    }
+
+    /// The same for several requests in one call, each of which has an answer, in their order.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not be carried out, or a part of it, also much later.
+    pub(crate) async fn call_all<A: Message + Default>(
+        &self,
+        method: &'static str,
+        (frames, count): (impl Fn() -> Bytes, usize),
+        patience: Patience,
+    ) -> Result<Answer<Vec<A>>, Failed> {
         let began = self.clock().now();
         let (mut tries, mut logins, mut spared, mut is_late) = (0, 0, 0, false);
         loop {
@@ -133,7 +151,7 @@ impl Members {
             let mut attempt = Attempt::default();
             let round = u32::try_from(tries / self.count()).unwrap_or(u32::MAX);
             let each = patience.each * 2_u32.pow(round.min(MOST_DOUBLED));
-            let failure = match self.ask(index, method, message(), each, &mut attempt).await {
+            let failure = match self.ask(index, method, (frames(), count), each, &mut attempt).await {
                 Ok(message) => {
                     let sent = attempt.sent.unwrap_or(began);
                     return Ok(Answer { message, member: index, sent, is_late });
@@ -153,7 +171,7 @@ impl Members {
                     continue;
                 }
                 Next::LogIn | Next::GiveUp => return Err(Failed { failure, is_late }),
-                Next::Elsewhere => self.move_on(index, attempt.connection.as_ref()),
+                Next::Elsewhere => self.move_on(index, attempt.given_up()),
             }
             tries += 1;
             if tries % self.count() == 0 {
@@ -165,14 +183,14 @@ impl Members {
         }
     }
 
-    async fn ask<Q: Message, A: Message + Default>(
+    async fn ask<A: Message + Default>(
         &self,
         index: usize,
         method: &'static str,
-        message: Q,
+        (frames, count): (Bytes, usize),
         most: Duration,
         attempt: &mut Attempt,
-    ) -> Result<A, Failure> {
+    ) -> Result<Vec<A>, Failure> {
         let unanswered = || format!("{} has not answered for {most:?}", self.address(index));
         let connection = if let Some(connection) = self.open_connection(index) {
             connection
@@ -187,23 +205,27 @@ impl Members {
         let sent = self.clock().now();
         attempt.sent = Some(sent);
         let token = attempt.token.as_ref().map(Token::text);
-        let asking = connection.ask(method, &message, token);
+        let asking = connection.ask(method, (frames, count), token);
         let answer = until(self.clock(), Some(sent.after(most)), asking).await;
-        answer.unwrap_or_else(|| Err(Failure::Broken(unanswered())))
+        answer.unwrap_or_else(|| {
+            attempt.is_overdue = true;
+            Err(Failure::Broken(unanswered()))
+        })
     }
 
     /// Asks one certain member, once.
     ///
     /// # Cancel safety
     /// As [`call`](Self::call).
-    pub(crate) async fn ask_one<Q: Message, A: Message + Default>(
+    pub(crate) async fn ask_one<A: Message + Default>(
         &self,
         index: usize,
         method: &'static str,
-        message: Q,
+        frame: Bytes,
         most: Duration,
     ) -> Result<A, Failure> {
-        self.ask(index, method, message, most, &mut Attempt::default()).await
+        let mut answers = self.ask(index, method, (frame, 1), most, &mut Attempt::default()).await?;
+        Ok(answers.pop().unwrap_or_default())
     }
 
     /// Watches one key from `revision` on, or from now on with 0, for its end.
@@ -336,9 +358,17 @@ struct Attempt {
     connection: Option<Connection>,
     token: Option<Token>,
     sent: Option<Moment>,
+    is_overdue: bool,
 }
 
 impl Attempt {
+    /// The connection, where it has failed with it: not where others have had answers since.
+    fn given_up(&self) -> Option<&Connection> {
+        let connection = self.connection.as_ref()?;
+        let is_busy = self.is_overdue && self.sent.is_some_and(|sent| connection.has_answered_since(sent));
+        (!is_busy).then_some(connection)
+    }
+
     /// Whether somebody else has ended its connection.
     fn was_given_up(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::was_given_up)
@@ -359,3 +389,64 @@ const MOST_SPARED: usize = 2;
 
 /// How often one call logs in anew.
 const MOST_LOGINS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generated::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
+    use crate::grpc::framed;
+    use fencepost_core::{block_on, race};
+    use fencepost_testkit::servers::EtcdSetup;
+
+    const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+    const EACH: Duration = Duration::from_millis(100);
+
+    /// Whether the connection is open still after a request that took too long, and was there for another one meanwhile.
+    fn outlives_a_slow_request(is_frozen: bool) -> bool {
+        // A login takes it longer than that, and nothing else.
+        let mut server = EtcdSetup::default().arguments(&["--bcrypt-cost", "13"]).start();
+        server.require_login("s3cret");
+        let members = Members::new(Clock::system(), Endpoint::of(&server.url().parse().unwrap()).unwrap());
+        let most = Duration::from_secs(5);
+        let status = || members.ask_one::<StatusResponse>(0, STATUS, framed(&StatusRequest {}), most);
+        let login = AuthenticateRequest { name: "root".to_owned(), password: "s3cret".to_owned() };
+        let slow = members.call::<AuthenticateResponse>(
+            "/etcdserverpb.Auth/Authenticate",
+            || framed(&login),
+            Patience { each: EACH, most: Duration::ZERO },
+        );
+        let asking = async {
+            // Those of a server that is stopped end with its connection.
+            while status().await.is_ok() {
+                members.clock().sleep(EACH / 10).await;
+            }
+            members.clock().sleep(EACH * 2).await;
+        };
+        block_on(async {
+            status().await.unwrap();
+            let connection = members.open_connection(0).unwrap();
+            if is_frozen {
+                server.stop();
+            }
+            let fencepost_core::Raced::First(outcome) = race(slow, asking).await else { panic!("it waits") };
+            assert!(outcome.unwrap_err().is_late, "it may be carried out");
+            let is_open = connection.is_open();
+            assert_eq!(members.open_connection(0).is_some_and(|open| open.is(&connection)), is_open);
+            server.go_on();
+            status().await.unwrap();
+            is_open
+        })
+    }
+
+    #[test]
+    #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+    fn member_that_has_answered_others_keeps_its_connection() {
+        assert!(outlives_a_slow_request(false));
+    }
+
+    #[test]
+    #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+    fn member_that_stands_still_loses_its_connection_by_the_first_request_that_is_overdue() {
+        assert!(!outlives_a_slow_request(true));
+    }
+}

@@ -11,9 +11,11 @@ use fencepost_core::{Clock, Error, LossReason, Moment, Result, lock, until};
 use crate::crowd::Crowd;
 use crate::endpoint::Endpoint;
 use crate::generated::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse};
+use crate::grpc::framed;
 use crate::keys;
 use crate::members::{Answer, Failed, Members, Patience};
 use crate::record::Kept;
+use crate::renewals::Renewals;
 use crate::requests::{Done, RANGE, TXN, one};
 use crate::session::{Idle, Session, is_lost};
 
@@ -50,6 +52,7 @@ struct Shared {
     idle: Mutex<Sessions>,
     acquired: AtomicU64,
     crowd: Crowd,
+    renewals: Renewals,
 }
 
 /// What the last answers have said.
@@ -69,8 +72,9 @@ struct Sessions {
 
 impl Server {
     pub(crate) fn new(clock: Clock, endpoint: Endpoint) -> Self {
-        let (known, idle, acquired, crowd) = Default::default();
-        Self(Arc::new(Shared { members: Members::new(clock, endpoint), known, idle, acquired, crowd }))
+        let (known, idle, acquired, crowd, renewals) = Default::default();
+        let members = Members::new(clock, endpoint);
+        Self(Arc::new(Shared { members, known, idle, acquired, crowd, renewals }))
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -84,6 +88,11 @@ impl Server {
     /// The places of this process.
     pub(crate) fn crowd(&self) -> &Crowd {
         &self.0.crowd
+    }
+
+    /// The renewals that are due.
+    pub(crate) fn renewals(&self) -> &Renewals {
+        &self.0.renewals
     }
 
     pub(crate) fn root(&self) -> &str {
@@ -104,7 +113,8 @@ impl Server {
     /// # Cancel safety
     /// A dropped call may or may not be carried out, also much later.
     pub(crate) async fn txn(&self, request: &TxnRequest, patience: Patience) -> Result<Answer<Done>, Failed> {
-        let asking = self.0.members.call::<_, TxnResponse>(TXN, || request.clone(), patience);
+        let frame = framed(request);
+        let asking = self.0.members.call::<TxnResponse>(TXN, || frame.clone(), patience);
         let Answer { message, member, sent, is_late } = asking.await?;
         let done = Done::from(message);
         self.note(done.header);
@@ -120,7 +130,8 @@ impl Server {
         request: &RangeRequest,
         patience: Patience,
     ) -> Result<RangeResponse, Failed> {
-        let asking = self.0.members.call::<_, RangeResponse>(RANGE, || request.clone(), patience);
+        let frame = framed(request);
+        let asking = self.0.members.call::<RangeResponse>(RANGE, || frame.clone(), patience);
         let answer = asking.await?.message;
         self.note(answer.header.unwrap_or_default());
         Ok(answer)

@@ -6,13 +6,15 @@
 
 use std::time::Duration;
 
+use bytes::BytesMut;
 use fencepost_core::{Error, ErrorKind, Moment, Renewal, Result, until};
 
-use crate::failure::unavailable;
+use crate::failure::{Failure, unavailable};
 use crate::generated::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
     LeaseRevokeResponse,
 };
+use crate::grpc::framed;
 use crate::members::{Answer, Failed, Patience};
 use crate::server::{FOR_EVER, Server, TRY_MOST, gone, is_older};
 
@@ -59,7 +61,47 @@ pub(crate) struct KeptAlive {
     pub(crate) renewal: Renewal,
     pub(crate) raft_term: u64,
     /// Which member has given it.
-    member: usize,
+    pub(crate) member: usize,
+}
+
+/// Asks for another term of several leases, in one call; `None` for those that the server does not know any more.
+///
+/// # Cancel safety
+/// A dropped call may or may not have been carried out.
+pub(crate) async fn keep_alive(
+    server: &Server,
+    leases: &[i64],
+    patience: Patience,
+) -> Result<Vec<Option<KeptAlive>>, Failed> {
+    let mut frames = BytesMut::new();
+    for id in leases {
+        frames.extend_from_slice(&framed(&LeaseKeepAliveRequest { id: *id }));
+    }
+    let frames = frames.freeze();
+    let asking = server.members().call_all(KEEP_ALIVE, (|| frames.clone(), leases.len()), patience);
+    let Answer { message: answers, member, sent, is_late } = asking.await?;
+    let is_for = |(id, answer): (&i64, &LeaseKeepAliveResponse)| answer.id == *id;
+    if !leases.iter().zip(&answers).all(is_for) {
+        let what = format!("{} answers for another lease", server.members().address(member));
+        return Err(Failed { failure: Failure::Broken(what), is_late });
+    }
+    let kept = |answer: LeaseKeepAliveResponse| {
+        // A lease that is gone is no error to the server.
+        let seconds = u64::try_from(answer.ttl).ok().filter(|seconds| *seconds > 0)?;
+        let renewal = Renewal { ttl: Some(Duration::from_secs(seconds)), counted_from: sent };
+        Some(KeptAlive { renewal, raft_term: answer.header.unwrap_or_default().raft_term, member })
+    };
+    Ok(answers.into_iter().map(kept).collect())
+}
+
+/// How long to try the renewal of a lease: one member no longer than leaves time for the others. Where there is no other one, it is
+/// better waited for than asked again.
+pub(crate) fn patience_for(server: &Server, ttl: Duration) -> Patience {
+    let each = match server.members().count() {
+        1 => (ttl / TRIES_OF_ONE_MEMBER).max(RENEW_LEAST),
+        _ => (ttl / TRIES_IN_A_TTL).clamp(RENEW_LEAST, TRY_MOST),
+    };
+    Patience { each, most: ttl }
 }
 
 /// A lease that was granted.
@@ -77,8 +119,8 @@ pub(crate) struct Granted {
 /// Dropping it leaves such a lease at most.
 pub(crate) async fn grant(server: &Server, seconds: i64, patience: Patience) -> Result<Granted, Failed> {
     loop {
-        let request = || LeaseGrantRequest { ttl: seconds, id: random_id(server) };
-        let answer = server.members().call::<_, LeaseGrantResponse>(GRANT, request, patience).await;
+        let frame = || framed(&LeaseGrantRequest { ttl: seconds, id: random_id(server) });
+        let answer = server.members().call::<LeaseGrantResponse>(GRANT, frame, patience).await;
         match answer {
             Ok(Answer { message, sent, .. }) => {
                 let ttl = Duration::from_secs(u64::try_from(message.ttl).unwrap_or_default());
@@ -99,8 +141,8 @@ fn random_id(server: &Server) -> i64 {
 /// # Cancel safety
 /// A dropped call may or may not have ended it.
 pub(crate) async fn end(server: &Server, id: i64, patience: Patience) -> Result<()> {
-    let request = || LeaseRevokeRequest { id };
-    match server.members().call::<_, LeaseRevokeResponse>(REVOKE, request, patience).await {
+    let request = || framed(&LeaseRevokeRequest { id });
+    match server.members().call::<LeaseRevokeResponse>(REVOKE, request, patience).await {
         Ok(_) => Ok(()),
         Err(failed) if failed.failure.is_lease_not_found() => Ok(()),
         Err(failed) => Err(failed.error()),
@@ -174,10 +216,9 @@ impl Session {
         !is_older(self.counted_from, self.server.clock().now(), self.ttl, FRESH_SHARE)
     }
 
-    /// How long to try a renewal: one member no longer than leaves time for the others.
+    /// How long to try a renewal.
     pub(crate) fn patience(&self) -> Patience {
-        let each = (self.ttl / TRIES_IN_A_TTL).clamp(RENEW_LEAST, TRY_MOST);
-        Patience { each, most: self.ttl }
+        patience_for(&self.server, self.ttl)
     }
 
     /// Asks for another term.
@@ -188,19 +229,11 @@ impl Session {
     /// # Errors
     /// `Lost` when the server does not know the lease any more.
     pub(crate) async fn keep_alive(&self, patience: Patience) -> Result<KeptAlive> {
-        let request = || LeaseKeepAliveRequest { id: self.id };
-        let asking = self.server.members().call::<_, LeaseKeepAliveResponse>(KEEP_ALIVE, request, patience);
-        let answer = match asking.await {
-            Ok(answer) => answer,
-            Err(failed) if failed.failure.is_lease_not_found() => return Err(gone()),
-            Err(failed) => return Err(failed.error()),
-        };
-        // A lease that is gone is no error to the server.
-        let seconds = u64::try_from(answer.message.ttl).ok().filter(|seconds| *seconds > 0);
-        let ttl = Duration::from_secs(seconds.ok_or_else(gone)?);
-        let raft_term = answer.message.header.unwrap_or_default().raft_term;
-        let renewal = Renewal { ttl: Some(ttl), counted_from: answer.sent };
-        Ok(KeptAlive { renewal, raft_term, member: answer.member })
+        match keep_alive(&self.server, &[self.id], patience).await {
+            Ok(mut kept) => kept.pop().flatten().ok_or_else(gone),
+            Err(failed) if failed.failure.is_lease_not_found() => Err(gone()),
+            Err(failed) => Err(failed.error()),
+        }
     }
 
     /// Takes a new term over, if the leader who gave it was still in office when a majority was asked afterwards: a former one
@@ -210,9 +243,14 @@ impl Session {
             self.server.members().leave(kept.member);
             return None;
         }
-        self.ttl = kept.renewal.ttl.unwrap_or(self.ttl);
-        self.counted_from = kept.renewal.counted_from;
+        self.begin_term(kept.renewal);
         Some(kept.renewal)
+    }
+
+    /// Takes a term over that is certain.
+    pub(crate) fn begin_term(&mut self, renewal: Renewal) {
+        self.ttl = renewal.ttl.unwrap_or(self.ttl);
+        self.counted_from = renewal.counted_from;
     }
 
     /// Renews a session that has no key.
@@ -285,6 +323,9 @@ const FRESH_SHARE: u32 = 8;
 
 /// How many members can be tried in one ttl. A try of the core is a tenth of it.
 const TRIES_IN_A_TTL: u32 = 24;
+
+/// How often the only member can be tried in one ttl: a connection that has died unnoticed is the reason for more than one.
+const TRIES_OF_ONE_MEMBER: u32 = 12;
 
 /// Less would give up a member that is merely busy.
 const RENEW_LEAST: Duration = Duration::from_millis(40);

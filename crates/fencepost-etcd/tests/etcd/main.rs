@@ -11,6 +11,7 @@ mod login;
 mod looking;
 mod loss;
 mod proof;
+mod renewing;
 mod sharing;
 mod signals;
 mod stage;

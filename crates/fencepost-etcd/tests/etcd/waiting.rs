@@ -309,7 +309,7 @@ fn try_without_a_server_ends_soon() {
     });
 }
 
-/// All calls share a connection, which is closed when one of them has had no answer in time.
+/// All calls share a connection, which is closed when one of them has had no answer in time and the others neither.
 #[test]
 #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
 fn call_does_not_fail_because_an_older_one_was_given_up() {
