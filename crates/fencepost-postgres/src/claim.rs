@@ -19,6 +19,9 @@ const ASK_WHY_MOST: Duration = Duration::from_millis(500);
 /// How long a claim that was dropped may take to be given back before its session is closed.
 const GIVE_BACK_MOST: Duration = Duration::from_secs(2);
 
+/// How soon a holder that has waited gives its first sign of life. Who gives the lock back before saves the server that.
+const STAY_AFTER: Duration = Duration::from_millis(5);
+
 /// A lock that is held. Dropped without a release it is given back in the background.
 #[derive(Debug)]
 pub(crate) struct PostgresClaim {
@@ -34,8 +37,24 @@ impl PostgresClaim {
     /// It takes over the use of the session from whoever asked.
     pub(crate) fn new(server: Server, session: Arc<Session>, id: i32, mode: Mode, grant: Grant) -> Self {
         server.note_holder(grant.holder, &grant.name, &session);
+        if session.may_be_ended() {
+            stay_soon(&server, &session);
+        }
         Self { server, session, id, mode, grant, is_released: false }
     }
+}
+
+/// Until then the server ends the session, and gives the lock to the next, when it takes it for idle: because the holder is stopped,
+/// or because its clock is set forward.
+fn stay_soon(server: &Server, session: &Arc<Session>) {
+    let (clock, session) = (server.clock().clone(), Arc::downgrade(session));
+    server.clock().serve(async move {
+        clock.sleep(STAY_AFTER).await;
+        if let Some(session) = session.upgrade() {
+            // Where it fails the session has ended, or the next renewal does it.
+            drop(session.stay().await);
+        }
+    });
 }
 
 impl PostgresClaim {

@@ -374,11 +374,24 @@ impl Session {
         }
     }
 
-    async fn limit_idleness(&self, most: Duration) -> Result<()> {
-        let most = most.as_millis().to_string();
+    /// Whether it is to give a sign of life soon: it has waited, which the server ends when it is idle, and by its wall clock.
+    pub(crate) fn may_be_ended(&self) -> bool {
+        self.is_limited.load(Ordering::Relaxed) && lock(&self.terms).idle_most(false).is_zero()
+    }
+
+    /// Ends what limits a session that has waited, where a holder has no such limit.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing that the next one does not repair.
+    pub(crate) async fn stay(&self) -> Result<()> {
+        // Not while somebody waits on it, who would be unlimited afterwards; and noted before it is sent, since a wait that is sent
+        // behind it limits the session again, and says so.
+        let is_waiting = self.is_waiting.load(Ordering::Relaxed);
+        if is_waiting || !self.may_be_ended() || !self.is_limited.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
         // Never prepared: it has to be sent when it is first polled.
-        let limited = self.client().execute_typed(LIMIT, &[(&most, Type::TEXT)]).await;
-        limited.map(drop).map_err(|error| failure(&error))
+        self.client().batch_execute("set idle_session_timeout = 0").await.map_err(|error| failure(&error))
     }
 
     /// Whether the session still holds the lock. It also is a sign of life: a session that was limited in its idleness, since a
@@ -387,19 +400,9 @@ impl Session {
     /// # Cancel safety
     /// Dropping it changes nothing that the next one does not repair.
     pub(crate) async fn holds(&self, id: i32) -> Result<bool> {
-        let idle_most = lock(&self.terms).idle_most(false);
-        let freeing = async {
-            // Not while somebody waits on it, who would be unlimited afterwards; and noted before it is sent, since a wait that is sent
-            // behind it limits the session again, and says so.
-            let stays = !idle_most.is_zero() || self.is_waiting.load(Ordering::Relaxed);
-            if !stays && self.is_limited.swap(false, Ordering::Relaxed) {
-                self.limit_idleness(idle_most).await?;
-            }
-            Ok(())
-        };
         let asked: &[&(dyn ToSql + Sync)] = &[&id];
         let asking = self.statements.held_by.first_row(self.client(), asked);
-        let (freed, row) = join(freeing, asking).await;
+        let (freed, row) = join(self.stay(), asking).await;
         freed?;
         let row = row.map_err(|error| failure(&error))?;
         // Behind a pooler that has exchanged the session it is another process that answers.
@@ -460,8 +463,6 @@ const FORGET_OLD_SESSIONS: &str = "delete from fencepost.waiter w where pid = pg
     or not exists (select from pg_catalog.pg_stat_activity a where a.pid = w.pid);
     delete from fencepost.reader r where pid = pg_catalog.pg_backend_pid()
     or not exists (select from pg_catalog.pg_stat_activity a where a.pid = r.pid)";
-
-const LIMIT: &str = "select pg_catalog.set_config('idle_session_timeout', $1, false)";
 
 const GIVE_UP: &str = "select fencepost.give_up($1, false)";
 

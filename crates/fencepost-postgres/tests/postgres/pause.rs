@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use fencepost_core::ErrorKind;
-use fencepost_testkit::servers::PostgresServer;
+use fencepost_testkit::servers::{PostgresServer, PostgresSetup};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::Client;
 use crate::stage::{
-    SLACK, ask, assert_held, assert_kind, assert_nothing_is_left, at, lock, now, pass, pid_if_held, refusal,
-    release, take, wait_for_waiters,
+    SLACK, ask, assert_held, assert_kind, assert_nothing_is_left, at, holding_pid, lock, now, pass,
+    pid_if_held, refusal, release, take, wait_for_waiters,
 };
 
 /// The lease of a stopped waiter: a statement that waits has time to be granted the lock after its client was stopped.
@@ -78,6 +79,31 @@ fn stopped_holder_keeps_the_lock_for_as_long_as_it_is_stopped() {
     pass(short * 3);
     assert_kind(&refusal(&lock(&at(&server, options), "a")), ErrorKind::Contended);
     drop(client);
+    assert_nothing_is_left(&server);
+}
+
+/// A session that may be idle for a while has been so when the clock is set forward. The server notices at its next alarm, of which one
+/// is often left over from a wait, and is sent here.
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn holder_that_has_waited_keeps_the_lock_when_the_clock_is_set_forward() {
+    let mut server = PostgresSetup::default().own_clock().start();
+    let locks = at(&server, "on_pause=hold&quarantine=off");
+    let wanted = lock(&locks, "a").ttl(Duration::from_mins(1));
+    let before = take(&wanted);
+    let next = ask(&wanted);
+    wait_for_waiters(&server, 1);
+    release(before);
+    let (held, _) = next.lease();
+    // Long before its first renewal.
+    pass(Duration::from_millis(200));
+    server.step_clock_forward(Duration::from_hours(1));
+    let session = Pid::from_raw(holding_pid(&server).cast_signed()).expect("it is not 0");
+    kill_process(session, Signal::ALARM).expect("it is there");
+    pass(SLACK);
+    assert_held(&held, &locks);
+    assert_kind(&refusal(&wanted), ErrorKind::Contended);
+    release(held);
     assert_nothing_is_left(&server);
 }
 
