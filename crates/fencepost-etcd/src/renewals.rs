@@ -72,7 +72,7 @@ impl Server {
         while !due.is_empty() {
             let batch = due.split_off(due.len().saturating_sub(BATCH));
             let server = self.clone();
-            self.clock().serve(async move { server.renew_batch(batch, patience_for(ttl)).await });
+            self.clock().serve(async move { server.renew_batch(batch, patience_for(&server, ttl)).await });
         }
     }
 

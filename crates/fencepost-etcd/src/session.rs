@@ -94,9 +94,14 @@ pub(crate) async fn keep_alive(
     Ok(answers.into_iter().map(kept).collect())
 }
 
-/// How long to try the renewal of a lease: one member no longer than leaves time for the others.
-pub(crate) fn patience_for(ttl: Duration) -> Patience {
-    Patience { each: (ttl / TRIES_IN_A_TTL).clamp(RENEW_LEAST, TRY_MOST), most: ttl }
+/// How long to try the renewal of a lease: one member no longer than leaves time for the others. Where there is no other one, it is
+/// better waited for than asked again.
+pub(crate) fn patience_for(server: &Server, ttl: Duration) -> Patience {
+    let each = match server.members().count() {
+        1 => (ttl / TRIES_OF_ONE_MEMBER).max(RENEW_LEAST),
+        _ => (ttl / TRIES_IN_A_TTL).clamp(RENEW_LEAST, TRY_MOST),
+    };
+    Patience { each, most: ttl }
 }
 
 /// A lease that was granted.
@@ -213,7 +218,7 @@ impl Session {
 
     /// How long to try a renewal.
     pub(crate) fn patience(&self) -> Patience {
-        patience_for(self.ttl)
+        patience_for(&self.server, self.ttl)
     }
 
     /// Asks for another term.
@@ -318,6 +323,9 @@ const FRESH_SHARE: u32 = 8;
 
 /// How many members can be tried in one ttl. A try of the core is a tenth of it.
 const TRIES_IN_A_TTL: u32 = 24;
+
+/// How often the only member can be tried in one ttl: a connection that has died unnoticed is the reason for more than one.
+const TRIES_OF_ONE_MEMBER: u32 = 12;
 
 /// Less would give up a member that is merely busy.
 const RENEW_LEAST: Duration = Duration::from_millis(40);

@@ -120,7 +120,7 @@ fn login_that_is_slower_than_a_try_of_a_renewal_ends() {
     let (clock, client) = (Clock::system(), locks(&url(&server, "root:s3cret")));
     let began = clock.now();
     drop(block_on(locks(&url(&server, "root:s3cret")).inspect("orders")).unwrap());
-    // A try of a renewal is a tenth of it, and one member has less than half of that.
+    // A try of a renewal is a tenth of it, and one member has less than that.
     let ttl = Duration::from_secs((clock.now().since(began) * 10).as_secs().clamp(1, 15));
     let lease = block_on(client.lock("orders").unwrap().ttl(ttl).acquire()).unwrap();
     let before = logins(&server);
