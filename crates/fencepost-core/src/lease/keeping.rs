@@ -1,7 +1,7 @@
 //! The task that keeps one lease: it renews, tells of the loss, and gives the claim back in the end.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::shared::Shared;
 use crate::backend::Claim;
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment, Sleep};
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::event;
 use crate::keeper::{Action, Event, Keeper};
@@ -57,41 +57,53 @@ enum News {
 }
 
 impl Keeping {
-    pub(super) async fn run(
+    /// There may be ten thousand of these tasks. A block has its arguments once, where an async function has them twice, and what is over
+    /// when it waits takes no place in it.
+    #[expect(clippy::manual_async_fn, reason = "an async function would be half as large again")]
+    pub(super) fn run(
         mut self,
         mut gone: Fuse<BoxFuture<'static, Error>>,
         mut orders: mpsc::UnboundedReceiver<Order>,
-    ) {
-        let mut event = Event::Woke;
-        let mut noted = None;
-        let parting = loop {
-            let action = self.keeper.step(self.shared.clock.now(), event.clone());
-            self.shared.set_deadline(self.keeper.deadline());
-            self.tell(&event, &action);
-            // Whoever asked may have gone.
-            let _ = noted.take().map(|noted: oneshot::Sender<()>| noted.send(()));
-            let mut next = pin!(carry_out(Arc::clone(&self.shared), action));
-            // A lost claim is kept until the holder lets go of it: its work may not have stopped yet. There may be ten thousand of these
-            // tasks: races within races would make each of them several times as large.
-            let news = poll_fn(|context| {
-                if let Poll::Ready(error) = gone.poll_unpin(context) {
-                    return Poll::Ready(News::Gone(error));
-                }
-                if let Poll::Ready(order) = orders.poll_next_unpin(context) {
-                    return Poll::Ready(News::Ordered(order));
-                }
-                next.as_mut().poll(context).map(News::Done)
-            });
-            event = match news.await {
-                News::Ordered(Some(Order::Note(event, sender))) => {
-                    noted = Some(sender);
-                    *event
-                }
-                News::Ordered(parting) => break parting,
-                News::Gone(error) => Event::Gone(error),
-                News::Done(event) => event,
+    ) -> impl Future<Output = ()> + Send {
+        async move {
+            let mut news = (Event::Woke, None);
+            let parting = loop {
+                let mut next = {
+                    let (event, noted) = news;
+                    let action = self.step(&event, noted);
+                    Next::of(&self.shared, &action)
+                };
+                // A lost claim is kept until the holder lets go of it: its work may not have stopped yet.
+                let heard = poll_fn(|context| {
+                    if let Poll::Ready(error) = gone.poll_unpin(context) {
+                        return Poll::Ready(News::Gone(error));
+                    }
+                    if let Poll::Ready(order) = orders.poll_next_unpin(context) {
+                        return Poll::Ready(News::Ordered(order));
+                    }
+                    next.poll(context).map(News::Done)
+                });
+                news = match heard.await {
+                    News::Ordered(Some(Order::Note(event, noted))) => (*event, Some(noted)),
+                    News::Ordered(parting) => break parting,
+                    News::Gone(error) => (Event::Gone(error), None),
+                    News::Done(event) => (event, None),
+                };
             };
-        };
+            Box::pin(self.part(parting)).await;
+        }
+    }
+
+    fn step(&mut self, event: &Event, noted: Option<oneshot::Sender<()>>) -> Action {
+        let action = self.keeper.step(self.shared.clock.now(), event.clone());
+        self.shared.set_deadline(self.keeper.deadline());
+        self.tell(event, &action);
+        // Whoever asked may have gone.
+        let _ = noted.map(|noted| noted.send(()));
+        action
+    }
+
+    async fn part(&self, parting: Option<Order>) {
         // Nothing is parked any more where the release has taken it.
         let Some(claim) = self.shared.take_parked() else { return };
         if let Some(Order::Detach(done)) = parting {
@@ -100,7 +112,7 @@ impl Keeping {
             let _ = done.send(());
             return;
         }
-        let outcome = Box::pin(give_back(Arc::clone(&self.shared), claim)).await;
+        let outcome = give_back(Arc::clone(&self.shared), claim).await;
         if let Some(Order::Release(answer)) = parting {
             // Whoever dropped the call to release does not want to know.
             drop(answer.send(outcome));
@@ -136,13 +148,32 @@ impl Keeping {
     }
 }
 
-async fn carry_out(shared: Arc<Shared>, action: Action) -> Event {
-    match action {
-        Action::Wait(Some(at)) => shared.clock.sleep_until(at).await,
-        Action::Wait(None) | Action::Overdue(_) | Action::Lose(_) => std::future::pending().await,
-        Action::Renew(give_up_at) => return Box::pin(renew(&shared, give_up_at)).await,
+/// What is under way, while a task waits.
+enum Next {
+    /// What the keeper waits for, if anything.
+    Moment(Option<Sleep>),
+    Renewal(BoxFuture<'static, Event>),
+}
+
+impl Next {
+    fn of(shared: &Arc<Shared>, action: &Action) -> Self {
+        match *action {
+            Action::Wait(at) => Self::Moment(at.map(|at| shared.clock.sleep_until(at))),
+            Action::Overdue(_) | Action::Lose(_) => Self::Moment(None),
+            Action::Renew(give_up_at) => {
+                let shared = Arc::clone(shared);
+                Self::Renewal(Box::pin(async move { renew(&shared, give_up_at).await }))
+            }
+        }
     }
-    Event::Woke
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        match self {
+            Self::Moment(None) => Poll::Pending,
+            Self::Moment(Some(sleep)) => sleep.poll_unpin(context).map(|()| Event::Woke),
+            Self::Renewal(renewal) => renewal.poll_unpin(context),
+        }
+    }
 }
 
 async fn renew(shared: &Shared, give_up_at: Moment) -> Event {
@@ -393,6 +424,6 @@ mod tests {
         let shared = Arc::new(Shared::new(clock, "a".parse().unwrap(), None, keeper.deadline(), false));
         let (_holder, orders) = mpsc::unbounded();
         let task = Keeping { keeper, shared }.run(std::future::pending().boxed().fuse(), orders);
-        assert!(size_of_val(&task) <= 512, "{} bytes", size_of_val(&task));
+        assert!(size_of_val(&task) <= 256, "{} bytes", size_of_val(&task));
     }
 }
