@@ -53,7 +53,7 @@ impl EtcdClaim {
         let server = session.server().clone();
         let rest = at_least.map(|at_least| Rest::from_now(at_least, server.clock()));
         let granted = has_waited.then(|| server.clock().wall_micros());
-        let logbook = Pen::of(&server, &grant.name, stand.first_at);
+        let logbook = Pen::of(&server, stand.first_at);
         let stand = Arc::new(stand);
         Self { server, grant, session, stand, _presence: presence, rest, granted, logbook }
     }
@@ -199,7 +199,9 @@ async fn until_gone(server: &Server, stand: &Stand) {
         }
         // What was missed meanwhile is seen by looking, also where the revision was compacted away.
         server.clock().sleep(WATCH_PAUSE + server.clock().jitter(WATCH_PAUSE)).await;
-        let Ok(found) = Box::pin(server.read(&one(&stand.key), ONCE)).await else { continue };
+        // The question is boxed with its answer: it would take its place for as long as the lock is held.
+        let look = async { server.read(&one(&stand.key), ONCE).await };
+        let Ok(found) = Box::pin(look).await else { continue };
         if found.kvs.first().is_none_or(|key| key.create_revision != stand.created) {
             return;
         }

@@ -17,7 +17,7 @@ use crate::stand::{Seen, Stand};
 pub(crate) struct Crowd(Arc<Mutex<HashMap<Id, Vec<Behind>>>>);
 
 /// A key, and the revision that made it.
-type Id = (String, i64);
+type Id = (Arc<str>, i64);
 
 /// Somebody who stands right behind a place.
 pub(crate) struct Behind {
@@ -46,7 +46,7 @@ impl fmt::Debug for Presence {
 impl Crowd {
     /// Notes a place.
     pub(crate) fn enter(&self, stand: &Stand) -> Presence {
-        let id = (stand.key.clone(), stand.created);
+        let id = (Arc::clone(&stand.key), stand.created);
         fencepost_core::lock(&self.0).entry(id.clone()).or_default();
         Presence { crowd: self.clone(), id }
     }
@@ -60,7 +60,7 @@ impl Crowd {
         stand: &Stand,
     ) -> Option<oneshot::Receiver<Option<Seen>>> {
         let mut places = fencepost_core::lock(&self.0);
-        let Entry::Occupied(mut place) = places.entry((key.to_owned(), created)) else { return None };
+        let Entry::Occupied(mut place) = places.entry((key.into(), created)) else { return None };
         let (told, hears) = oneshot::channel();
         let behind = place.get_mut();
         behind.retain(|behind| !behind.told.is_canceled());
@@ -71,7 +71,7 @@ impl Crowd {
     /// Who stands behind a place and still waits: one, or several readers. They must be told.
     pub(crate) fn take_behind(&self, place: &Stand) -> Vec<Behind> {
         let mut places = fencepost_core::lock(&self.0);
-        let behind = places.get_mut(&(place.key.clone(), place.created)).map(std::mem::take);
+        let behind = places.get_mut(&(Arc::clone(&place.key), place.created)).map(std::mem::take);
         behind.unwrap_or_default().into_iter().filter(|behind| !behind.told.is_canceled()).collect()
     }
 

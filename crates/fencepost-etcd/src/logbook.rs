@@ -30,16 +30,14 @@ pub(crate) async fn read(server: &Server, name: &LockName) -> Result<Option<Vec<
 #[derive(Debug)]
 pub(crate) struct Pen {
     server: Server,
-    key: String,
     /// No revision after this one has changed it, but by a request of this holder's that was given up.
     unchanged_since: i64,
 }
 
 impl Pen {
     /// For a holder that was the first of its queue at that revision: whoever held the lock before can write no more.
-    pub(crate) fn of(server: &Server, name: &LockName, first_at: i64) -> Self {
-        let key = keys::logbook(server.root(), name);
-        Self { server: server.clone(), key, unchanged_since: first_at }
+    pub(crate) fn of(server: &Server, first_at: i64) -> Self {
+        Self { server: server.clone(), unchanged_since: first_at }
     }
 
     /// Writes, in one step with the check that the place is there and kept by this lease; whether it is. Once it was the first,
@@ -48,16 +46,17 @@ impl Pen {
     /// # Cancel safety
     /// A dropped call may or may not write it, as long as the place is there.
     pub(crate) async fn write(&mut self, stand: &Stand, lease: i64, content: &[u8]) -> Result<bool> {
+        let key = keys::logbook(self.server.root(), &stand.record.name);
         let is_ours = |own: &KeyValue| own.create_revision == stand.created && own.lease == lease;
         for _ in 0..WRITE_TRIES {
             let request = TxnRequest {
                 compare: vec![
                     created(&stand.key, stand.created),
                     tied(&stand.key, lease),
-                    unchanged_since(&self.key, self.unchanged_since),
+                    unchanged_since(&key, self.unchanged_since),
                 ],
-                success: vec![put(&self.key, content.to_vec(), 0)],
-                failure: vec![get(&stand.key), get(&self.key)],
+                success: vec![put(&key, content.to_vec(), 0)],
+                failure: vec![get(&stand.key), get(&key)],
             };
             let answer = self.server.txn(&request, FOR_EVER).await;
             let Answer { message: done, is_late, .. } =

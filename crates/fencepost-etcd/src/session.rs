@@ -368,6 +368,17 @@ mod tests {
     }
 
     #[test]
+    fn only_member_is_waited_for_and_one_of_several_leaves_time_for_the_others() {
+        for (url, each) in
+            [("etcd://127.0.0.1:1", 2_500), ("etcd://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", 500)]
+        {
+            let server = Server::new(Clock::system(), Endpoint::of(&url.parse().unwrap()).unwrap());
+            let ttl = Duration::from_secs(30);
+            assert_eq!(patience_for(&server, ttl).each, Duration::from_millis(each), "{url}");
+        }
+    }
+
+    #[test]
     fn session_with_a_request_under_way_is_not_used_again() {
         for (is_late, is_kept) in [(false, true), (true, false)] {
             let mut session = session(Clock::system().now());

@@ -6,6 +6,8 @@
 //! Readers settle theirs beside each other, a newer one perhaps before an older one. Where the offset was raised in between, the
 //! older one looks at the tokens of the newer ones, so that no two are the same.
 
+use std::sync::Arc;
+
 use fencepost_core::{FencingToken, Mode, Result};
 
 use crate::failure::unexpected;
@@ -25,7 +27,7 @@ pub(crate) struct Stand {
     keys: Keys,
     /// Beside whom it holds the lock.
     pub(crate) mode: Mode,
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     pub(crate) created: i64,
     modified: i64,
     /// The offsets when it was made, where they were seen in that moment.
@@ -129,7 +131,7 @@ impl Stand {
 
     /// The place that somebody else has left to us.
     pub(crate) fn found(server: &Server, keys: Keys, place: Place) -> Option<Self> {
-        let key = String::from_utf8(place.key).ok()?;
+        let key = String::from_utf8(place.key).ok()?.into();
         let Place { mode, created, modified, record, .. } = place;
         let (server, offsets, first_at, record) = (server.clone(), None, created, record?);
         Some(Self { server, keys, mode, key, created, modified, offsets, first_at, record })
@@ -396,7 +398,7 @@ impl Entering<'_> {
 
     fn stands(self, created: i64, modified: i64, offsets: Option<[Kept; 2]>, seen: Seen) -> Entry {
         let Self { server, keys, mode, key, record, .. } = self;
-        let (server, keys, key, first_at) = (server.clone(), keys.clone(), key.to_owned(), created);
+        let (server, keys, key, first_at) = (server.clone(), keys.clone(), key.into(), created);
         let stand = Stand { server, keys, mode, key, created, modified, offsets, first_at, record };
         Entry::In(Box::new((stand, seen)))
     }

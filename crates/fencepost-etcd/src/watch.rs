@@ -60,7 +60,7 @@ struct Watching(HashMap<i64, Listener>);
 struct Listener {
     told: mpsc::Sender<Heard>,
     /// Which locks are watched, where it is not one key.
-    names: Option<Names>,
+    names: Option<Box<Names>>,
     has_begun: bool,
 }
 
@@ -119,7 +119,7 @@ impl Hub {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (told, heard) = mpsc::channel(UNREAD_MOST);
         let create = subject.asked_for(id);
-        let names = subject.names();
+        let names = subject.names().map(Box::new);
         lock(&self.watching).0.insert(id, Listener { told, names, has_begun: false });
         self.request(RequestUnion::CreateRequest(create));
         // The call may have ended before the watch was on the list.
@@ -259,6 +259,7 @@ mod tests {
 
     fn listen(watching: &mut Watching, id: i64, names: Option<Names>) -> mpsc::Receiver<Heard> {
         let (told, heard) = mpsc::channel(UNREAD_MOST);
+        let names = names.map(Box::new);
         watching.0.insert(id, Listener { told, names, has_begun: false });
         heard
     }

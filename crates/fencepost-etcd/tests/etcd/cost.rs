@@ -56,5 +56,5 @@ fn waiting_for_the_loss_of_a_lease_takes_little_memory() {
     let request = request("a", Duration::from_secs(10), Wait::No);
     let claim = block_on(backend(&server.url()).acquire(&request)).unwrap();
     let waiting = size_of_val(claim.lost().as_ref().get_ref());
-    assert!(waiting <= 640, "{waiting} bytes");
+    assert!(waiting <= 256, "{waiting} bytes");
 }
