@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::failure::{lost_touch, refuse, refused, unexpected};
 use crate::keys::{self, LockKey};
 use crate::leases::Held;
-use crate::record::Owner;
+use crate::record::owned_by;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::{ALIVE_FOR, Attended, Note, Server};
@@ -123,14 +123,13 @@ enum Answer {
 
 impl<'a> Attempt<'a> {
     fn new(server: &'a Server, request: &'a AcquireRequest) -> Self {
-        let owner = Owner { name: request.name.clone(), label: request.label.clone() };
         Self {
             server,
             request,
             began: server.clock().now(),
             key: LockKey::of(&request.name),
             holder: request.holder.to_string(),
-            owner: format!("{}|{}", server.shared.process, owner.to_json()),
+            owner: owned_by(&server.shared.process, &request.name, &request.label),
             place: String::new(),
             standing: Standing::Unreached,
             is_in_doubt: false,

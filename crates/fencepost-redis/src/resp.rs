@@ -4,7 +4,6 @@
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
 use std::fmt;
-use std::io::Write;
 
 /// One answer of the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,9 +77,19 @@ pub(crate) fn write_command(output: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
+/// Digit by digit: each word has a length, and what formats numbers takes longer than all the rest.
 fn write_head(output: &mut Vec<u8>, kind: u8, length: usize) {
     output.push(kind);
-    write!(output, "{length}\r\n").expect("a vector takes any bytes");
+    let mut unit = 1;
+    while length / unit >= 10 {
+        unit *= 10;
+    }
+    while unit > 0 {
+        let digit = u8::try_from(length / unit % 10).expect("a digit is below ten");
+        output.push(b'0' + digit);
+        unit /= 10;
+    }
+    output.extend_from_slice(b"\r\n");
 }
 
 /// Reads one reply at the start of `input`: it and its length, or `None` where it is not all there yet.
@@ -227,6 +236,15 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in "[*$:+%>_#\\-0-9\r\na]{0,40}") {
             if let Ok(Some((_, length))) = read(bytes.as_bytes()) {
                 prop_assert!(length <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn lengths_are_written_as_numbers_are(length in any::<usize>(), short in 0..1_000_usize) {
+            for length in [length, short] {
+                let mut wire = Vec::new();
+                write_head(&mut wire, b'*', length);
+                prop_assert_eq!(String::from_utf8(wire).unwrap(), format!("*{length}\r\n"));
             }
         }
 
