@@ -247,7 +247,7 @@ impl<'a> Attempt<'a> {
         let request = self.request;
         let ready_at = if self.server.options().has_quarantine { session.incarnation.ready_at_ms } else { 0 };
         let (ready_at, ttl) = (ready_at.to_string(), request.ttl.as_millis().to_string());
-        let at_least = request.at_least.unwrap_or_default().as_millis().to_string();
+        let at_least = request.at_least.map(|time| time.as_millis().to_string());
         let alive_for = if request.wait == Wait::No { 0 } else { ALIVE_FOR.as_millis() }.to_string();
         let mode = match request.mode {
             Mode::Exclusive => "alone",
@@ -265,7 +265,7 @@ impl<'a> Attempt<'a> {
             &alive_for,
             &self.place,
             &self.holder,
-            &at_least,
+            at_least.as_deref().unwrap_or("0"),
             mode,
         ];
         // Most want nothing special, and each argument costs time.

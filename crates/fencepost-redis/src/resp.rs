@@ -69,27 +69,44 @@ impl fmt::Display for Reply {
 
 /// Writes a command as it goes over the wire.
 pub(crate) fn write_command(output: &mut Vec<u8>, words: &[&[u8]]) {
-    write_head(output, b'*', words.len());
+    write_count(output, words.len());
     for word in words {
-        write_head(output, b'$', word.len());
-        output.extend_from_slice(word);
-        output.extend_from_slice(b"\r\n");
+        write_word(output, word);
     }
 }
 
-/// Digit by digit: each word has a length, and what formats numbers takes longer than all the rest.
+/// Begins a command of so many words.
+pub(crate) fn write_count(output: &mut Vec<u8>, words: usize) {
+    write_head(output, b'*', words);
+}
+
+pub(crate) fn write_word(output: &mut Vec<u8>, word: &[u8]) {
+    write_head(output, b'$', word.len());
+    output.extend_from_slice(word);
+    output.extend_from_slice(b"\r\n");
+}
+
+pub(crate) fn write_number(output: &mut Vec<u8>, number: usize) {
+    write_word(output, digits(number, &mut [0; 20]));
+}
+
 fn write_head(output: &mut Vec<u8>, kind: u8, length: usize) {
     output.push(kind);
-    let mut unit = 1;
-    while length / unit >= 10 {
-        unit *= 10;
-    }
-    while unit > 0 {
-        let digit = u8::try_from(length / unit % 10).expect("a digit is below ten");
-        output.push(b'0' + digit);
-        unit /= 10;
-    }
+    output.extend_from_slice(digits(length, &mut [0; 20]));
     output.extend_from_slice(b"\r\n");
+}
+
+/// By hand: each word has a length, and what formats numbers takes longer than all the rest.
+fn digits(mut number: usize, room: &mut [u8; 20]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + u8::try_from(number % 10).expect("a digit is below ten");
+        number /= 10;
+        if number == 0 {
+            return &room[at..];
+        }
+    }
 }
 
 /// Reads one reply at the start of `input`: it and its length, or `None` where it is not all there yet.
