@@ -100,9 +100,17 @@ impl HolderId {
     }
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 impl fmt::Display for HolderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        // Each attempt prints it, and what formats numbers takes ten times as long.
+        let mut digits = [0; 32];
+        for (index, byte) in self.to_bytes().into_iter().enumerate() {
+            digits[index * 2] = HEX[usize::from(byte >> 4)];
+            digits[index * 2 + 1] = HEX[usize::from(byte & 15)];
+        }
+        f.write_str(std::str::from_utf8(&digits).expect("digits are text"))
     }
 }
 

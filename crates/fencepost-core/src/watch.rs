@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -86,15 +86,19 @@ impl Watch {
     /// Sleeps until something is ready, for `most` at most, and wakes who waits for it, after a call of `awake`.
     pub(crate) fn sleep(&self, most: Option<Duration>, awake: impl FnOnce()) -> Slept {
         let most = most.and_then(|most| Timespec::try_from(most).ok());
-        let mut events = Vec::with_capacity(EVENTS);
-        let slept = epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref());
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        let slept = epoll::wait(&self.epoll, &mut events, most.as_ref());
         awake();
-        match slept {
+        let events: &[Event] = match slept {
+            Ok((events, _)) => events,
             Err(Errno::INTR) => return Slept::Interrupted,
-            outcome => debug_assert!(outcome.is_ok(), "epoll waits on descriptors of its own: {outcome:?}"),
-        }
+            Err(error) => {
+                debug_assert!(false, "epoll waits on descriptors of its own: {error}");
+                &[]
+            }
+        };
         let is_alarmed = events.iter().any(|event| event.data.u64() == ALARM);
-        for event in &events {
+        for event in events {
             let listeners = lock(&self.listeners).get(&event.data.u64()).map(Arc::clone);
             if let Some(listeners) = listeners {
                 listeners.hear(event.flags);

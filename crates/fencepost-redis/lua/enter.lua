@@ -57,7 +57,7 @@ local function enter(known, places)
   end
   local place, rank = '', 0
   if ARGV[6] ~= '0' then
-    local since
+    local since, is_last
     if ARGV[7] ~= '' then
       -- It has been here before.
       place = redis.call('ZSCORE', queue, waiter)
@@ -68,6 +68,8 @@ local function enter(known, places)
       if redis.call('ZADD', queue, 'NX', place, waiter) == 0 then
         -- The answer that told it its place was lost.
         place = redis.call('ZSCORE', queue, waiter)
+      else
+        is_last = places and ARGV[7] == ''
       end
     end
     local alive_until = string.format('%.0f', now + ARGV[6])
@@ -78,7 +80,8 @@ local function enter(known, places)
     if places then
       redis.call('SET', places, string.format('%.0f', math.max(known[4] or 0, place)), 'PX', kept)
     end
-    rank = redis.call('ZRANK', queue, waiter)
+    -- The places of one server grow, and to look for one takes the longer the more there are.
+    rank = is_last and redis.call('ZCARD', queue) - 1 or redis.call('ZRANK', queue, waiter)
   end
   -- Where one server decides, only the first in the queue looks by itself when the time is over.
   local left = places and rank > 0 and 0 or redis.call('PTTL', KEYS[2])

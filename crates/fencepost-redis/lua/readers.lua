@@ -5,7 +5,8 @@
 -- purged by the server's time by every script that decides; who is not in R:r at that time has nothing.
 
 local function is_shared(held)
-  return held and string.find(held, '^1||%d*|read|') ~= nil
+  -- The record of one who has it alone names a holder, which is seen sooner than a pattern is tried.
+  return held and string.sub(held, 1, 3) == '1||' and string.find(held, '^1||%d*|read|') ~= nil
 end
 
 local function readers_of(lock)

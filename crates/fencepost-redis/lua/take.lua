@@ -5,7 +5,8 @@
 -- Result: the token, where that is the server's time in microseconds, or {'OK', token, now ms} or {'EXHAUSTED', last token}, or it
 --         goes on
 
-local tokens, places = key_of(KEYS[2], 's'), key_of(KEYS[2], 'n')
+local beside = key_of(KEYS[2], '')
+local tokens, places = beside .. 's', beside .. 'n'
 
 -- The next token, which is written before the lock; nothing where there is none. Tokens never pass through Lua's numbers: those are
 -- doubles.
@@ -31,7 +32,7 @@ local function granted(token)
   return {'OK', token, math.floor(micros / 1000)}
 end
 
-local known = redis.call('MGET', KEYS[1], KEYS[2], key_of(KEYS[2], 'x:' .. ARGV[3]), places, tokens)
+local known = redis.call('MGET', KEYS[1], KEYS[2], beside .. 'x:' .. ARGV[3], places, tokens)
 local is_free = not known[2] and not known[4] or known[2] == '1|' .. ARGV[3] .. '||resv|'
 if is_free and known[1] == ARGV[1] and not known[3] and micros / 1000 >= tonumber(ARGV[2]) and not ARGV[8] then
   local token = draw(known[5])

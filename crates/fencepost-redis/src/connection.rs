@@ -111,7 +111,7 @@ impl Connection {
         let connection = Self { shared: Arc::clone(&shared) };
         let weak = Arc::downgrade(&shared);
         drop(shared);
-        let mut driver = Driver { listener, alarm: None, shared: Weak::clone(&weak) };
+        let mut driver = Driver { listener, alarm: None, shared: Weak::clone(&weak), arrived: Vec::new() };
         clock.serve(poll_fn(move |context| match weak.upgrade() {
             Some(shared) => driver.poll(&shared, context),
             None => Poll::Ready(()),
@@ -122,12 +122,16 @@ impl Connection {
     /// Sends a command; the reply, once it is there. The command is on its way when this returns, and stays so when the
     /// future is dropped.
     pub(crate) fn call(&self, words: &[&[u8]]) -> Call {
+        self.ask(|output| resp::write_command(output, words))
+    }
+
+    fn ask(&self, write: impl FnOnce(&mut Vec<u8>)) -> Call {
         let mut wire = self.wire();
         if let Some(why) = &wire.broken {
             return Call::Broken(Some(Broken { why: why.clone(), was_sent: false }));
         }
         let (sender, reply) = oneshot::channel();
-        resp::write_command(&mut wire.output, words);
+        write(&mut wire.output);
         wire.unanswered.push_back(Unanswered { since: self.shared.clock.now(), reply: sender });
         self.send(wire);
         Call::Waiting(self.clone(), reply)
@@ -147,8 +151,7 @@ impl Connection {
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<Reply, Broken> {
-        let words: Vec<&[u8]> = keys.iter().chain(arguments).map(|word| word.as_bytes()).collect();
-        self.run_text(script.text, script.hash(), keys.len(), &words).await
+        self.run_known(script.text, script.hash(), keys, arguments).await
     }
 
     /// Runs a script with this text and hash. The keys are the first of its words.
@@ -159,10 +162,21 @@ impl Connection {
         keys: usize,
         words: &[&[u8]],
     ) -> Result<Reply, Broken> {
-        match self.evaluate("EVALSHA", hash, keys, words).await? {
+        let (keys, arguments) = words.split_at(keys);
+        self.run_known(text, hash, keys, arguments).await
+    }
+
+    async fn run_known<W: AsRef<[u8]> + Sync>(
+        &self,
+        text: &str,
+        hash: &str,
+        keys: &[W],
+        arguments: &[W],
+    ) -> Result<Reply, Broken> {
+        match self.evaluate("EVALSHA", hash, keys, arguments).await? {
             // The cache of scripts is empty after a restart, a failover and SCRIPT FLUSH.
             Reply::Refused(what) if what.starts_with("NOSCRIPT") => {
-                self.evaluate("EVAL", text, keys, words).await
+                self.evaluate("EVAL", text, keys, arguments).await
             }
             reply => Ok(reply),
         }
@@ -170,14 +184,19 @@ impl Connection {
 
     /// Runs a script that is sent in full: it is carried out even if no reply comes back.
     pub(crate) fn run_in_full(&self, script: &'static Script, keys: &[&str], arguments: &[&str]) -> Call {
-        let words: Vec<&[u8]> = keys.iter().chain(arguments).map(|word| word.as_bytes()).collect();
-        self.evaluate("EVAL", script.text, keys.len(), &words)
+        self.evaluate("EVAL", script.text, keys, arguments)
     }
 
-    fn evaluate(&self, how: &str, script: &str, keys: usize, words: &[&[u8]]) -> Call {
-        let count = keys.to_string();
-        let head = [how.as_bytes(), script.as_bytes(), count.as_bytes()];
-        self.call(&head.iter().chain(words).copied().collect::<Vec<_>>())
+    fn evaluate<W: AsRef<[u8]>>(&self, how: &str, script: &str, keys: &[W], arguments: &[W]) -> Call {
+        self.ask(|output| {
+            resp::write_count(output, 3 + keys.len() + arguments.len());
+            resp::write_word(output, how.as_bytes());
+            resp::write_word(output, script.as_bytes());
+            resp::write_number(output, keys.len());
+            for word in keys.iter().chain(arguments) {
+                resp::write_word(output, word.as_ref());
+            }
+        })
     }
 
     /// Whether `other` is this connection.
@@ -275,7 +294,14 @@ struct Driver {
     listener: Arc<dyn Listener>,
     alarm: Option<Sleep>,
     shared: Weak<Shared>,
+    arrived: Vec<Arrived>,
 }
+
+/// For how many replies at once the room is kept.
+const ARRIVED_KEPT: usize = 64;
+
+/// A reply and who asked for it, or a message and nobody.
+type Arrived = (Option<oneshot::Sender<Reply>>, Reply);
 
 impl Drop for Driver {
     /// If a bug ends it, no reply will come.
@@ -288,15 +314,18 @@ impl Drop for Driver {
 
 impl Driver {
     fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<()> {
-        let mut arrived = Vec::new();
+        let mut arrived = std::mem::take(&mut self.arrived);
         let outcome = self.work(shared, context, &mut arrived);
-        for (reply, message) in arrived {
+        for (reply, message) in arrived.drain(..) {
             match reply {
                 // Whoever asked may have gone.
                 Some(reply) => drop(reply.send(message)),
                 None => self.tell(&message),
             }
         }
+        // What a burst has taken is given back.
+        arrived.shrink_to(ARRIVED_KEPT);
+        self.arrived = arrived;
         match outcome {
             Ok(()) => Poll::Pending,
             Err(why) => {
@@ -323,7 +352,7 @@ impl Driver {
         &mut self,
         shared: &Shared,
         context: &mut Context<'_>,
-        arrived: &mut Vec<(Option<oneshot::Sender<Reply>>, Reply)>,
+        arrived: &mut Vec<Arrived>,
     ) -> Result<(), String> {
         let mut wire = shared.wire();
         let wire = &mut *wire;
@@ -382,10 +411,7 @@ impl Driver {
 }
 
 impl Wire {
-    fn take_replies(
-        &mut self,
-        arrived: &mut Vec<(Option<oneshot::Sender<Reply>>, Reply)>,
-    ) -> Result<(), String> {
+    fn take_replies(&mut self, arrived: &mut Vec<Arrived>) -> Result<(), String> {
         let mut at = 0;
         loop {
             let read = resp::read(&self.input[at..]);

@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::failure::{lost_touch, refuse, refused, unexpected};
 use crate::keys::{self, LockKey};
 use crate::leases::Held;
-use crate::record::Owner;
+use crate::record::owned_by;
 use crate::resp::Reply;
 use crate::script;
 use crate::server::{ALIVE_FOR, Attended, Note, Server};
@@ -123,14 +123,13 @@ enum Answer {
 
 impl<'a> Attempt<'a> {
     fn new(server: &'a Server, request: &'a AcquireRequest) -> Self {
-        let owner = Owner { name: request.name.clone(), label: request.label.clone() };
         Self {
             server,
             request,
             began: server.clock().now(),
             key: LockKey::of(&request.name),
             holder: request.holder.to_string(),
-            owner: format!("{}|{}", server.shared.process, owner.to_json()),
+            owner: owned_by(&server.shared.process, &request.name, &request.label),
             place: String::new(),
             standing: Standing::Unreached,
             is_in_doubt: false,
@@ -248,7 +247,7 @@ impl<'a> Attempt<'a> {
         let request = self.request;
         let ready_at = if self.server.options().has_quarantine { session.incarnation.ready_at_ms } else { 0 };
         let (ready_at, ttl) = (ready_at.to_string(), request.ttl.as_millis().to_string());
-        let at_least = request.at_least.unwrap_or_default().as_millis().to_string();
+        let at_least = request.at_least.map(|time| time.as_millis().to_string());
         let alive_for = if request.wait == Wait::No { 0 } else { ALIVE_FOR.as_millis() }.to_string();
         let mode = match request.mode {
             Mode::Exclusive => "alone",
@@ -266,7 +265,7 @@ impl<'a> Attempt<'a> {
             &alive_for,
             &self.place,
             &self.holder,
-            &at_least,
+            at_least.as_deref().unwrap_or("0"),
             mode,
         ];
         // Most want nothing special, and each argument costs time.

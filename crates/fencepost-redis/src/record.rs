@@ -3,6 +3,8 @@
 //! A lock's record is `1|holder|token|state|since|rest until|process|owner`, and the owner is JSON: the name as the user gave it,
 //! and a label for people. Only the scripts write records; they never look into the owner.
 
+use std::fmt::Write;
+
 use fencepost_core::{FencingToken, HolderId, LockName};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,20 @@ impl Owner {
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("two strings can be written as JSON")
     }
+}
+
+/// The process and the owner, as they stand in a record; each attempt writes it, and copies nothing for it.
+pub(crate) fn owned_by(process: &str, name: &LockName, label: &str) -> String {
+    #[derive(Serialize)]
+    struct Borrowed<'a> {
+        name: &'a LockName,
+        label: &'a str,
+    }
+    let mut text = Vec::with_capacity(process.len() + name.as_str().len() + label.len() + 32);
+    text.extend_from_slice(process.as_bytes());
+    text.push(b'|');
+    serde_json::to_writer(&mut text, &Borrowed { name, label }).expect("two strings can be written as JSON");
+    String::from_utf8(text).expect("JSON is text")
 }
 
 /// Whether a lock is held, as its record says.
@@ -67,7 +83,10 @@ impl Record {
 
 /// How the record begins while `holder` has the lock with `token`.
 pub(crate) fn beginning(holder: HolderId, token: FencingToken) -> String {
-    format!("1|{holder}|{token}|held|")
+    // Room for what holders and tokens take, which is asked for twice a lease.
+    let mut beginning = String::with_capacity(64);
+    write!(beginning, "1|{holder}|{token}|held|").expect("a string takes any text");
+    beginning
 }
 
 /// How the record begins while a node of a quorum has the lock for `holder`, up to the token, which may not be the last that was proposed.
@@ -90,8 +109,13 @@ mod tests {
 
     #[test]
     fn record_of_a_holder_is_read() {
-        let owner = Owner { name: "a|b".parse().unwrap(), label: "ann@host: x|y".to_owned() };
-        let text = format!("1|{HOLDER}|42|held|17|0|ffee|{}", owner.to_json());
+        let owner = owned_by("ffee", &"a|b".parse().unwrap(), "ann@host: x|y");
+        let text = format!("1|{HOLDER}|42|held|17|0|{owner}");
+        assert!(
+            text.ends_with(
+                &Owner { name: "a|b".parse().unwrap(), label: "ann@host: x|y".to_owned() }.to_json()
+            )
+        );
         let record = Record::read(&text).unwrap();
         assert_eq!(record.state, State::Held);
         assert_eq!(record.holder, HOLDER.parse().ok());

@@ -4,7 +4,6 @@
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
 use std::fmt;
-use std::io::Write;
 
 /// One answer of the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,17 +69,44 @@ impl fmt::Display for Reply {
 
 /// Writes a command as it goes over the wire.
 pub(crate) fn write_command(output: &mut Vec<u8>, words: &[&[u8]]) {
-    write_head(output, b'*', words.len());
+    write_count(output, words.len());
     for word in words {
-        write_head(output, b'$', word.len());
-        output.extend_from_slice(word);
-        output.extend_from_slice(b"\r\n");
+        write_word(output, word);
     }
+}
+
+/// Begins a command of so many words.
+pub(crate) fn write_count(output: &mut Vec<u8>, words: usize) {
+    write_head(output, b'*', words);
+}
+
+pub(crate) fn write_word(output: &mut Vec<u8>, word: &[u8]) {
+    write_head(output, b'$', word.len());
+    output.extend_from_slice(word);
+    output.extend_from_slice(b"\r\n");
+}
+
+pub(crate) fn write_number(output: &mut Vec<u8>, number: usize) {
+    write_word(output, digits(number, &mut [0; 20]));
 }
 
 fn write_head(output: &mut Vec<u8>, kind: u8, length: usize) {
     output.push(kind);
-    write!(output, "{length}\r\n").expect("a vector takes any bytes");
+    output.extend_from_slice(digits(length, &mut [0; 20]));
+    output.extend_from_slice(b"\r\n");
+}
+
+/// By hand: each word has a length, and what formats numbers takes longer than all the rest.
+fn digits(mut number: usize, room: &mut [u8; 20]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + u8::try_from(number % 10).expect("a digit is below ten");
+        number /= 10;
+        if number == 0 {
+            return &room[at..];
+        }
+    }
 }
 
 /// Reads one reply at the start of `input`: it and its length, or `None` where it is not all there yet.
@@ -227,6 +253,15 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in "[*$:+%>_#\\-0-9\r\na]{0,40}") {
             if let Ok(Some((_, length))) = read(bytes.as_bytes()) {
                 prop_assert!(length <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn lengths_are_written_as_numbers_are(length in any::<usize>(), short in 0..1_000_usize) {
+            for length in [length, short] {
+                let mut wire = Vec::new();
+                write_head(&mut wire, b'*', length);
+                prop_assert_eq!(String::from_utf8(wire).unwrap(), format!("*{length}\r\n"));
             }
         }
 

@@ -2,7 +2,9 @@
 //!
 //! It reads and writes as far as it can at once, under the lock of its connection, which client libraries for TLS cannot.
 
-use std::io::{self, Read, Write};
+#[cfg(feature = "tls")]
+use std::io::Read;
+use std::io::{self, Write};
 
 use fencepost_core::{Error, ErrorKind, Result};
 use fencepost_net::Raw;
@@ -70,11 +72,14 @@ impl Transport {
 
     /// Appends what has arrived to `input`; 0 at the end of the stream.
     pub(crate) fn receive(&mut self, socket: &OwnedFd, input: &mut Vec<u8>) -> io::Result<usize> {
-        let mut socket = Raw(socket);
         match self {
-            Self::Plain => read_into(input, |buffer| socket.read(buffer)),
+            Self::Plain => {
+                input.reserve(CHUNK);
+                Ok(rustix::io::read(socket, rustix::buffer::spare_capacity(input))?)
+            }
             #[cfg(feature = "tls")]
             Self::Tls(client) => loop {
+                let mut socket = Raw(socket);
                 match read_into(input, |buffer| client.reader().read(buffer)) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     outcome => return outcome,
@@ -96,16 +101,17 @@ impl Transport {
     /// when that changes.
     pub(crate) fn may_have_more(&self, length: usize) -> bool {
         match self {
-            Self::Plain => length == CHUNK,
+            Self::Plain => length >= CHUNK,
             #[cfg(feature = "tls")]
             Self::Tls(_) => true,
         }
     }
 }
 
-/// How much is read at once.
+/// How much is read at once at least.
 const CHUNK: usize = 8 << 10;
 
+#[cfg(feature = "tls")]
 fn read_into(input: &mut Vec<u8>, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
     let before = input.len();
     input.resize(before + CHUNK, 0);
