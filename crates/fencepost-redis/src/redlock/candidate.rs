@@ -78,12 +78,21 @@ struct Trace {
     is_late: bool,
     /// How many requests that fill it in are under way. Those go on by themselves, and so may be sent after its end.
     filling: usize,
+    /// Whether the last request was refused: the candidate has nothing there, but perhaps a place in the queue.
+    is_refused: bool,
     /// Whether it has been asked to forget the candidate, so that nothing more may be sent.
     is_leaving: bool,
     /// Whether it was asked to free the lock and may have done so.
     may_be_free: bool,
     /// Why the last request has failed.
     error: Option<Error>,
+}
+
+impl Trace {
+    /// Whether the node has answered all that it was asked, and has refused the candidate.
+    fn has_nothing(&self) -> bool {
+        self.is_refused && self.unanswered == 0 && !self.is_late
+    }
 }
 
 /// A request that fills in the candidate at a node, while somebody awaits it. One that is given up sends nothing more, as one that is
@@ -236,13 +245,18 @@ impl Candidate {
         let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await?;
         drop(filling);
         // The rank, where it stands in the queue.
-        let is_behind = reply.list().get(3).and_then(resp::Reply::number).is_some_and(|rank| rank > 0);
-        self.behind.fetch_add(usize::from(is_behind), Ordering::Relaxed);
+        if let Some(rank) = reply.list().get(3).and_then(resp::Reply::number) {
+            self.behind.fetch_add(usize::from(rank > 0), Ordering::Relaxed);
+            let rank = usize::try_from(rank).unwrap_or_default();
+            self.nodes.all()[node].server.note_rank(self.waiter.id, rank);
+        }
         let reply = read_lock(&reply)?;
         // It stands in the queue only where somebody else has the lock.
+        let has_it = matches!(reply, Reply::Granted { .. } | Reply::Acked);
         if !matches!(reply, Reply::Busy { .. }) {
             self.waiter.may_wait[node].store(false, Ordering::Relaxed);
         }
+        lock(&self.traces[node]).is_refused = !has_it;
         Ok(reply)
     }
 
@@ -303,6 +317,7 @@ impl Candidate {
             let is_another = trace.asked_on.as_ref().is_some_and(|asked| !asked.is(&session.connection));
             trace.is_late |= is_another && trace.unanswered > 0;
             trace.asked_on = Some(session.connection.clone());
+            trace.is_refused = false;
             trace.unanswered += 1;
         }
         let reply = call.await;
@@ -322,9 +337,10 @@ impl Candidate {
             let mut trace = lock(&self.traces[node]);
             trace.is_leaving = true;
             trace.is_late |= trace.filling > 0;
+            let has_nothing = trace.asked_on.is_none() || trace.has_nothing();
             let nothing_is_left = match going {
-                Going::Withdraws => trace.asked_on.is_none(),
-                Going::Cancels => trace.asked_on.is_none() && !may_be_queued,
+                Going::Withdraws => has_nothing,
+                Going::Cancels => has_nothing && !may_be_queued,
                 Going::Releases(_) => false,
             };
             if nothing_is_left {
