@@ -61,6 +61,8 @@ pub(super) struct Candidate {
     keeps_longer: bool,
     alive_for_ms: String,
     traces: Vec<Mutex<Trace>>,
+    /// The tokens that were proposed, of which a node may have an earlier one.
+    proposed: Mutex<Vec<FencingToken>>,
     /// At how many nodes others stand before its waiter.
     behind: AtomicUsize,
     /// Whether it has the lock, and so waits nowhere any more.
@@ -68,6 +70,10 @@ pub(super) struct Candidate {
 }
 
 /// What is known of the candidate at one node.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact by itself, and they go together in any way"
+)]
 #[derive(Default)]
 struct Trace {
     /// Where it was asked for last, if it was.
@@ -145,6 +151,7 @@ impl Candidate {
             keeps_longer: request.at_least.is_some_and(|at_least| at_least > request.ttl),
             alive_for_ms: alive_for.to_string(),
             traces: nodes.all().iter().map(|_| Mutex::default()).collect(),
+            proposed: Mutex::default(),
             behind: AtomicUsize::new(0),
             is_holder: AtomicBool::new(false),
         }
@@ -170,6 +177,7 @@ impl Candidate {
                 .iter()
                 .map(|_| Mutex::new(Trace { is_late: true, ..Trace::default() }))
                 .collect(),
+            proposed: Mutex::default(),
             behind: AtomicUsize::new(0),
             is_holder: AtomicBool::new(true),
         }
@@ -224,6 +232,7 @@ impl Candidate {
     }
 
     async fn ask_to_lock(&self, node: usize, token: FencingToken) -> Result<Reply> {
+        self.note_proposal(token);
         let keys = [keys::INCARNATION, &self.key, keys::GREATEST, keys::FLOOR, keys::IDLE];
         let is_holder = self.is_holder.load(Ordering::Relaxed);
         let alive_for = if is_holder { "0" } else { &self.alive_for_ms };
@@ -260,7 +269,22 @@ impl Candidate {
         Ok(reply)
     }
 
+    fn note_proposal(&self, token: FencingToken) {
+        let mut proposed = lock(&self.proposed);
+        if !proposed.contains(&token) {
+            proposed.push(token);
+        }
+    }
+
+    /// How a record of the candidate may begin, other than with the token that it has the lock with.
+    fn other_beginnings(&self) -> Vec<String> {
+        let proposed = lock(&self.proposed);
+        let with_token = proposed.iter().map(|token| record::beginning(self.holder, *token));
+        [record::beginning_without_token(self.holder)].into_iter().chain(with_token).collect()
+    }
+
     async fn propose(&self, node: usize, token: FencingToken) -> Result<Reply> {
+        self.note_proposal(token);
         let token = token.to_string();
         let keys = [keys::INCARNATION, &self.key, keys::GREATEST, keys::FLOOR, keys::IDLE];
         let is_filled_in = if self.is_holder.load(Ordering::Relaxed) { "1" } else { "0" };
@@ -352,13 +376,14 @@ impl Candidate {
         let was_unanswered = unanswered.is_some();
         is_late |= unanswered.is_some_and(|asked| !asked.is(&session.connection));
         let for_long = if is_late { self.nodes.options().max_ttl.as_millis() } else { 0 }.to_string();
-        let before_the_token = record::beginning_before_the_token(self.holder);
+        let others = self.other_beginnings();
         let (script, who) = match going {
             Going::Withdraws => (&script::NODE_WITHDRAW, self.holder_text.clone()),
             Going::Cancels => (&script::NODE_CANCEL, self.holder_text.clone()),
             Going::Releases(token) => (&script::NODE_RELEASE, record::beginning(self.holder, token)),
         };
-        let arguments = [&*who, &for_long, &self.waiter.id_text, &before_the_token];
+        let mut arguments = vec![&*who, &for_long, &self.waiter.id_text];
+        arguments.extend(others.iter().map(String::as_str));
         // Where replies get lost, that a script is not known would never be heard.
         let reply = if is_late || was_unanswered {
             session.connection.run_in_full(script, &[&self.key], &arguments).await
@@ -466,6 +491,20 @@ mod tests {
         assert!(left() <= 30_000, "it may fail, and nobody may be there to withdraw it");
         assert_eq!(ask(Request::Propose(FencingToken::MIN)), Reply::Acked);
         assert!(left() > 3_500_000);
+    }
+
+    #[test]
+    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+    fn node_that_has_the_token_of_an_earlier_round_is_freed_as_well() {
+        let servers = [(); 3].map(|()| RedisServer::start());
+        let candidate = candidate(&servers, None);
+        let ours = FencingToken::try_from(7).unwrap();
+        assert_eq!(
+            block_on(Arc::clone(&candidate).ask(0, Request::Lock(FencingToken::MIN))),
+            Some(Reply::Acked)
+        );
+        assert!(block_on(Arc::clone(&candidate).leave(0, Going::Releases(ours))).unwrap());
+        assert_eq!(servers[0].command(&["EXISTS", "fencepost:{a}:l"]).integer(), 0);
     }
 
     /// It would stay for `max_ttl` on the node, for nothing: what was sent comes before the release on the same connection.
