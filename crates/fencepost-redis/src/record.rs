@@ -89,9 +89,9 @@ pub(crate) fn beginning(holder: HolderId, token: FencingToken) -> String {
     beginning
 }
 
-/// How the record begins while a node of a quorum has the lock for `holder`, up to the token, which may not be the last that was proposed.
-pub(crate) fn beginning_before_the_token(holder: HolderId) -> String {
-    format!("1|{holder}|")
+/// How the record begins where a node of a quorum has the lock for `holder`, and its token was not written.
+pub(crate) fn beginning_without_token(holder: HolderId) -> String {
+    format!("1|{holder}||held|")
 }
 
 /// What is written about a waiter: `alive until|since|mode|process|owner`.

@@ -90,6 +90,8 @@ impl Waiters {
 struct Waiting {
     key: LockKey,
     number: u64,
+    /// Whether somebody of another process stood before it when it was last told its rank.
+    is_behind_others: bool,
     notes: UnboundedSender<Note>,
 }
 
@@ -178,13 +180,25 @@ impl Server {
     }
 
     /// Has the first of this process who wait for a lock ask for it now: its release was sent a moment ago on the same connection.
-    /// The server would say the same, one exchange later. Where others come before it, it waits on.
+    /// The server would say the same, one exchange later. Where others come before it, it waits on, and is not even asked to where
+    /// that is known.
     pub(crate) fn hand_on(&self, key: &LockKey) {
         let waiters = lock(&self.shared.waiters);
         let first = waiters.lines.get(key).and_then(|line| line.values().next());
-        if let Some(waiting) = first.and_then(|holder| waiters.waiting.get(holder)) {
+        let first = first.and_then(|holder| waiters.waiting.get(holder));
+        if let Some(waiting) = first.filter(|waiting| !waiting.is_behind_others) {
             // A waiter that has just ended wants to know nothing.
             drop(waiting.notes.unbounded_send(Note::Turn));
+        }
+    }
+
+    /// Takes note of how many stand before a waiter on the server: more than of this process are others.
+    pub(crate) fn note_rank(&self, holder: HolderId, rank: usize) {
+        let mut waiters = lock(&self.shared.waiters);
+        let Some(waiting) = waiters.waiting.get(&holder) else { return };
+        let ours = waiters.lines.get(&waiting.key).map_or(0, |line| line.range(..waiting.number).count());
+        if let Some(waiting) = waiters.waiting.get_mut(&holder) {
+            waiting.is_behind_others = rank > ours;
         }
     }
 
@@ -195,7 +209,8 @@ impl Server {
         let number = waiters.next;
         waiters.next += 1;
         waiters.lines.entry(key.clone()).or_default().insert(number, holder);
-        waiters.waiting.insert(holder, Waiting { key: key.clone(), number, notes });
+        let waiting = Waiting { key: key.clone(), number, is_behind_others: false, notes };
+        waiters.waiting.insert(holder, waiting);
         if !std::mem::replace(&mut waiters.gives_signs, true) {
             self.shared.clock.serve(give_signs(Arc::downgrade(&self.shared), self.clock().clone()));
         }

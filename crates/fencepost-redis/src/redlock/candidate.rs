@@ -61,6 +61,8 @@ pub(super) struct Candidate {
     keeps_longer: bool,
     alive_for_ms: String,
     traces: Vec<Mutex<Trace>>,
+    /// The tokens that were proposed, of which a node may have an earlier one.
+    proposed: Mutex<Vec<FencingToken>>,
     /// At how many nodes others stand before its waiter.
     behind: AtomicUsize,
     /// Whether it has the lock, and so waits nowhere any more.
@@ -68,6 +70,10 @@ pub(super) struct Candidate {
 }
 
 /// What is known of the candidate at one node.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact by itself, and they go together in any way"
+)]
 #[derive(Default)]
 struct Trace {
     /// Where it was asked for last, if it was.
@@ -78,12 +84,21 @@ struct Trace {
     is_late: bool,
     /// How many requests that fill it in are under way. Those go on by themselves, and so may be sent after its end.
     filling: usize,
+    /// Whether the last request was refused: the candidate has nothing there, but perhaps a place in the queue.
+    is_refused: bool,
     /// Whether it has been asked to forget the candidate, so that nothing more may be sent.
     is_leaving: bool,
     /// Whether it was asked to free the lock and may have done so.
     may_be_free: bool,
     /// Why the last request has failed.
     error: Option<Error>,
+}
+
+impl Trace {
+    /// Whether the node has answered all that it was asked, and has refused the candidate.
+    fn has_nothing(&self) -> bool {
+        self.is_refused && self.unanswered == 0 && !self.is_late
+    }
 }
 
 /// A request that fills in the candidate at a node, while somebody awaits it. One that is given up sends nothing more, as one that is
@@ -136,6 +151,7 @@ impl Candidate {
             keeps_longer: request.at_least.is_some_and(|at_least| at_least > request.ttl),
             alive_for_ms: alive_for.to_string(),
             traces: nodes.all().iter().map(|_| Mutex::default()).collect(),
+            proposed: Mutex::default(),
             behind: AtomicUsize::new(0),
             is_holder: AtomicBool::new(false),
         }
@@ -161,6 +177,7 @@ impl Candidate {
                 .iter()
                 .map(|_| Mutex::new(Trace { is_late: true, ..Trace::default() }))
                 .collect(),
+            proposed: Mutex::default(),
             behind: AtomicUsize::new(0),
             is_holder: AtomicBool::new(true),
         }
@@ -215,6 +232,7 @@ impl Candidate {
     }
 
     async fn ask_to_lock(&self, node: usize, token: FencingToken) -> Result<Reply> {
+        self.note_proposal(token);
         let keys = [keys::INCARNATION, &self.key, keys::GREATEST, keys::FLOOR, keys::IDLE];
         let is_holder = self.is_holder.load(Ordering::Relaxed);
         let alive_for = if is_holder { "0" } else { &self.alive_for_ms };
@@ -236,17 +254,37 @@ impl Candidate {
         let reply = self.grant(node, &script::NODE_LOCK, &keys, &arguments).await?;
         drop(filling);
         // The rank, where it stands in the queue.
-        let is_behind = reply.list().get(3).and_then(resp::Reply::number).is_some_and(|rank| rank > 0);
-        self.behind.fetch_add(usize::from(is_behind), Ordering::Relaxed);
+        if let Some(rank) = reply.list().get(3).and_then(resp::Reply::number) {
+            self.behind.fetch_add(usize::from(rank > 0), Ordering::Relaxed);
+            let rank = usize::try_from(rank).unwrap_or_default();
+            self.nodes.all()[node].server.note_rank(self.waiter.id, rank);
+        }
         let reply = read_lock(&reply)?;
         // It stands in the queue only where somebody else has the lock.
+        let has_it = matches!(reply, Reply::Granted { .. } | Reply::Acked);
         if !matches!(reply, Reply::Busy { .. }) {
             self.waiter.may_wait[node].store(false, Ordering::Relaxed);
         }
+        lock(&self.traces[node]).is_refused = !has_it;
         Ok(reply)
     }
 
+    fn note_proposal(&self, token: FencingToken) {
+        let mut proposed = lock(&self.proposed);
+        if !proposed.contains(&token) {
+            proposed.push(token);
+        }
+    }
+
+    /// How a record of the candidate may begin, other than with the token that it has the lock with.
+    fn other_beginnings(&self) -> Vec<String> {
+        let proposed = lock(&self.proposed);
+        let with_token = proposed.iter().map(|token| record::beginning(self.holder, *token));
+        [record::beginning_without_token(self.holder)].into_iter().chain(with_token).collect()
+    }
+
     async fn propose(&self, node: usize, token: FencingToken) -> Result<Reply> {
+        self.note_proposal(token);
         let token = token.to_string();
         let keys = [keys::INCARNATION, &self.key, keys::GREATEST, keys::FLOOR, keys::IDLE];
         let is_filled_in = if self.is_holder.load(Ordering::Relaxed) { "1" } else { "0" };
@@ -303,6 +341,7 @@ impl Candidate {
             let is_another = trace.asked_on.as_ref().is_some_and(|asked| !asked.is(&session.connection));
             trace.is_late |= is_another && trace.unanswered > 0;
             trace.asked_on = Some(session.connection.clone());
+            trace.is_refused = false;
             trace.unanswered += 1;
         }
         let reply = call.await;
@@ -322,9 +361,10 @@ impl Candidate {
             let mut trace = lock(&self.traces[node]);
             trace.is_leaving = true;
             trace.is_late |= trace.filling > 0;
+            let has_nothing = trace.asked_on.is_none() || trace.has_nothing();
             let nothing_is_left = match going {
-                Going::Withdraws => trace.asked_on.is_none(),
-                Going::Cancels => trace.asked_on.is_none() && !may_be_queued,
+                Going::Withdraws => has_nothing,
+                Going::Cancels => has_nothing && !may_be_queued,
                 Going::Releases(_) => false,
             };
             if nothing_is_left {
@@ -336,13 +376,14 @@ impl Candidate {
         let was_unanswered = unanswered.is_some();
         is_late |= unanswered.is_some_and(|asked| !asked.is(&session.connection));
         let for_long = if is_late { self.nodes.options().max_ttl.as_millis() } else { 0 }.to_string();
-        let before_the_token = record::beginning_before_the_token(self.holder);
+        let others = self.other_beginnings();
         let (script, who) = match going {
             Going::Withdraws => (&script::NODE_WITHDRAW, self.holder_text.clone()),
             Going::Cancels => (&script::NODE_CANCEL, self.holder_text.clone()),
             Going::Releases(token) => (&script::NODE_RELEASE, record::beginning(self.holder, token)),
         };
-        let arguments = [&*who, &for_long, &self.waiter.id_text, &before_the_token];
+        let mut arguments = vec![&*who, &for_long, &self.waiter.id_text];
+        arguments.extend(others.iter().map(String::as_str));
         // Where replies get lost, that a script is not known would never be heard.
         let reply = if is_late || was_unanswered {
             session.connection.run_in_full(script, &[&self.key], &arguments).await
@@ -450,6 +491,20 @@ mod tests {
         assert!(left() <= 30_000, "it may fail, and nobody may be there to withdraw it");
         assert_eq!(ask(Request::Propose(FencingToken::MIN)), Reply::Acked);
         assert!(left() > 3_500_000);
+    }
+
+    #[test]
+    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+    fn node_that_has_the_token_of_an_earlier_round_is_freed_as_well() {
+        let servers = [(); 3].map(|()| RedisServer::start());
+        let candidate = candidate(&servers, None);
+        let ours = FencingToken::try_from(7).unwrap();
+        assert_eq!(
+            block_on(Arc::clone(&candidate).ask(0, Request::Lock(FencingToken::MIN))),
+            Some(Reply::Acked)
+        );
+        assert!(block_on(Arc::clone(&candidate).leave(0, Going::Releases(ours))).unwrap());
+        assert_eq!(servers[0].command(&["EXISTS", "fencepost:{a}:l"]).integer(), 0);
     }
 
     /// It would stay for `max_ttl` on the node, for nothing: what was sent comes before the release on the same connection.

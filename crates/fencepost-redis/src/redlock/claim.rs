@@ -200,7 +200,13 @@ fn lost() -> Error {
 pub(super) async fn release(candidate: &Arc<Candidate>, terms: Terms, token: FencingToken) -> Result<()> {
     let (quorum, clock) = (terms.quorum(), candidate.nodes.clock());
     let (said, mut heard) = mpsc::unbounded();
-    let mut leaving = Some(leave_all(candidate, terms, Going::Releases(token), Some(said)).boxed());
+    let mut leaving = leave_all(candidate, terms, Going::Releases(token), Some(said)).boxed();
+    // It is sent now wherever it can be; what is sent next comes after it.
+    let is_over = (&mut leaving).now_or_never().is_some();
+    let mut leaving = Some(leaving).filter(|_| !is_over);
+    for node in candidate.nodes.all() {
+        node.server.hand_on(&candidate.key);
+    }
     let (mut freed, mut strange, mut give_up_at) = (0, 0, None);
     let began = clock.now();
     loop {

@@ -11,7 +11,7 @@ const WAITERS: usize = 64;
 const TURNS: usize = 3;
 
 /// How many commands of clients a node has carried out; those inside of scripts are not counted.
-fn commands(nodes: &Nodes, node: usize) -> u64 {
+pub(crate) fn commands(nodes: &Nodes, node: usize) -> u64 {
     let of = |command: &str| -> u64 {
         let line = nodes.servers[node].info("commandstats", &format!("cmdstat_{command}"));
         let calls = line.and_then(|line| line.strip_prefix("calls=")?.split(',').next()?.parse().ok());
@@ -63,10 +63,11 @@ fn each_of_sixty_four_waiters_is_served_at_a_small_cost() {
             |node: usize| (commands(&nodes, node) - before[node]) as f64 / (WAITERS * TURNS) as f64;
         let per_turn: Vec<f64> = (0..5).map(per_turn).collect();
         println!("{} hand-overs in {took:?}, {per_turn:.1?} commands each", WAITERS * TURNS);
-        // Lock, propose, release, and at a node that is behind the others: leave the queue. Two of three turns are of one who comes
-        // back and finds it taken: lock, withdraw. So it is 5.3 at the slowest node; what is above are votes that were split.
-        assert!(per_turn.iter().all(|commands| *commands <= 7.0), "{per_turn:?}");
-        assert!(per_turn.iter().sum::<f64>() / 5.0 <= 6.0, "{per_turn:?}");
+        // Lock, release, and at a node that is behind the others: leave the queue. Two of three turns are of one who comes back and
+        // finds it taken: lock, and withdraw at a node that has not answered yet. So it is 4.3 at the slowest node; what is above are
+        // votes that were split. Who has others before it is not told of a release by its own process, only by the nodes.
+        assert!(per_turn.iter().all(|commands| *commands <= 6.0), "{per_turn:?}");
+        assert!(per_turn.iter().sum::<f64>() / 5.0 <= 5.0, "{per_turn:?}");
         waits
     });
     let waited: Vec<f64> =
