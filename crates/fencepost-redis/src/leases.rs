@@ -2,7 +2,7 @@
 //!
 //! Renewals that come due within an instant go in one script, so that ten thousand leases cost a handful of commands a second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,10 +26,15 @@ const BATCH: usize = 100;
 const GATHER_MOST: Duration = Duration::from_millis(10);
 const GATHER_PART: u32 = 256;
 
+/// How many leases that are taken away before they are known are kept in mind. Most of them were given back meanwhile.
+const UNKNOWN_MOST: usize = 64;
+
 /// The leases of one server.
 #[derive(Default)]
 pub(crate) struct Leases {
     held: Mutex<HashMap<HolderId, Held>>,
+    /// Those that were taken away before their holder had heard of the grant. Locked while `held` is.
+    taken_early: Mutex<VecDeque<(HolderId, Error)>>,
     due: Mutex<Vec<Due>>,
 }
 
@@ -50,8 +55,16 @@ struct Due {
 }
 
 impl Leases {
-    pub(crate) fn insert(&self, holder: HolderId, held: Held) {
-        lock(&self.held).insert(holder, held);
+    pub(crate) fn insert(&self, holder: HolderId, mut lease: Held) {
+        let mut held = lock(&self.held);
+        let mut taken_early = lock(&self.taken_early);
+        if let Some(index) = taken_early.iter().position(|(taken, _)| *taken == holder)
+            && let Some((_, error)) = taken_early.remove(index)
+            && let Some(lost) = lease.lost.take()
+        {
+            drop(lost.send(error));
+        }
+        held.insert(holder, lease);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -62,11 +75,18 @@ impl Leases {
         lock(&self.held).remove(&holder);
     }
 
-    /// Tells a holder that its lease was taken away.
+    /// Tells a holder that its lease was taken away, or will when it has it: the message may come right behind the grant.
     pub(crate) fn take_away(&self, holder: &str, reason: &str) {
-        if let Ok(holder) = holder.parse() {
-            self.lose(holder, &Error::lost(LossReason::Revoked, format!("it was taken away: {reason}")));
+        let Ok(holder) = holder.parse() else { return };
+        let error = Error::lost(LossReason::Revoked, format!("it was taken away: {reason}"));
+        let held = lock(&self.held);
+        if held.contains_key(&holder) {
+            drop(held);
+            return self.lose(holder, &error);
         }
+        let mut taken_early = lock(&self.taken_early);
+        taken_early.truncate(UNKNOWN_MOST - 1);
+        taken_early.push_front((holder, error));
     }
 
     fn lose(&self, holder: HolderId, error: &Error) {
@@ -219,6 +239,30 @@ mod tests {
     use crate::queue;
     use fencepost_core::{AcquireRequest, BackendUrl, Clock, ErrorKind, Mode, Wait, block_on};
     use fencepost_testkit::servers::RedisServer;
+
+    #[test]
+    fn lease_that_is_taken_away_before_it_is_known_is_lost_at_once() {
+        let leases = Leases::default();
+        let (early, late) = (HolderId::draw(&Clock::system()), HolderId::draw(&Clock::system()));
+        leases.take_away(&early.to_string(), "it hangs");
+        let insert = |holder| {
+            let (sender, lost) = oneshot::channel();
+            let name: LockName = "a".parse().unwrap();
+            let key = LockKey::of(&name);
+            let (token, ttl) = (FencingToken::MIN, Duration::from_secs(30));
+            leases.insert(holder, Held { name, key, token, ttl, observer: None, lost: Some(sender) });
+            lost
+        };
+        let (mut of_early, mut of_late) = (insert(early), insert(late));
+        assert!(of_early.try_recv().unwrap().unwrap().to_string().contains("it hangs"));
+        assert!(of_late.try_recv().unwrap().is_none());
+        for _ in 0..2 * UNKNOWN_MOST {
+            leases.take_away(&HolderId::draw(&Clock::system()).to_string(), "it was given back before");
+        }
+        assert_eq!(lock(&leases.taken_early).len(), UNKNOWN_MOST);
+        leases.take_away(&late.to_string(), "it hangs");
+        assert!(of_late.try_recv().unwrap().is_some());
+    }
 
     #[test]
     #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
