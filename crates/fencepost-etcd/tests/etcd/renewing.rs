@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fencepost_core::{Backend, Claim, Clock, ErrorKind, Renewal, Result, Wait};
+use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::{EtcdServer, EtcdSetup};
 use futures_util::future::join_all;
 
-use super::stage::{backend, block_on, request};
+use super::stage::{backend, block_on, lock, request, sleep};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -69,4 +70,24 @@ fn those_that_are_refused_together_are_renewed_one_by_one() {
     for renewal in renew(&mut claims(&server.url(), 20)) {
         renewal.unwrap();
     }
+}
+
+/// The longer the grace, the shorter is a try of the core; within the shortest one a connection that has died must be noticed.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn connection_to_the_only_member_that_dies_unnoticed_costs_no_lease_whatever_its_grace() {
+    let server = EtcdServer::start();
+    let old_way = Proxy::start(server.address());
+    let door = Proxy::start(old_way.address());
+    let url = format!("etcd://{}", door.address());
+    let ttl = Duration::from_secs(4);
+    let keep =
+        |grace: Duration| block_on(lock(&url, &format!("{grace:?}"), ttl).grace(grace).acquire()).unwrap();
+    let leases = [ttl / 2, ttl / 4, ttl / 8].map(keep);
+    // Whoever connects anew gets through.
+    door.redirect(server.address());
+    old_way.set(Mode::Blackhole);
+    sleep(ttl * 2);
+    let kept = leases.map(|lease| lease.check().is_ok());
+    assert_eq!(kept, [true; 3], "those with a long grace first");
 }
