@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::{Backend, Claim, Clock, ErrorKind, Renewal, Result, Wait};
+use fencepost_core::{Backend, Claim, Clock, ErrorKind, Renewal, Result, Wait, until};
 use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::{EtcdServer, EtcdSetup};
 use futures_util::future::join_all;
@@ -70,6 +70,27 @@ fn those_that_are_refused_together_are_renewed_one_by_one() {
     for renewal in renew(&mut claims(&server.url(), 20)) {
         renewal.unwrap();
     }
+}
+
+/// A follower passes keep-alives on one by one, and its leader may be far away.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn renewals_that_took_too_long_together_go_in_smaller_company() {
+    let server = EtcdServer::start();
+    let way = Proxy::start(server.address());
+    let mut claims = claims(&format!("etcd://{}", way.address()), 20);
+    let calls = || server.figure("grpc_server_started_total{grpc_method=\"LeaseKeepAlive\"");
+    way.set(Mode::Blackhole);
+    let clock = Clock::system();
+    let renewing = join_all(claims.iter_mut().map(|claim| claim.renew()));
+    let outcome = block_on(until(&clock, Some(clock.now().after(TTL / 16)), renewing));
+    assert!(outcome.is_none(), "nothing is answered");
+    way.set(Mode::Cut);
+    way.set(Mode::Pass);
+    sleep(Duration::from_millis(100));
+    let before = calls();
+    renew(&mut claims).into_iter().for_each(|renewal| drop(renewal.unwrap()));
+    assert!(calls() - before >= 2.0, "all at once again");
 }
 
 /// The longer the grace, the shorter is a try of the core; within the shortest one a connection that has died must be noticed.
