@@ -72,6 +72,39 @@ fn those_that_are_refused_together_are_renewed_one_by_one() {
     }
 }
 
+/// A former leader goes on saying yes: what it has given counts for nothing once another term has begun.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn keep_alive_of_the_term_before_is_asked_for_again() {
+    let mut server = EtcdServer::start();
+    let way = Proxy::start(server.address());
+    let mut claims = claims(&format!("etcd://{}", way.address()), 2);
+    let answered =
+        |server: &EtcdServer| server.figure("grpc_server_msg_sent_total{grpc_method=\"LeaseKeepAlive\"");
+    let before = answered(&server);
+    way.set(Mode::ReplyHole);
+    let (renewals, began) = std::thread::scope(|scope| {
+        let renewing = scope.spawn(|| renew(&mut claims));
+        while answered(&server) < before + 2.0 {
+            sleep(Duration::from_millis(1));
+        }
+        // The answer arrives, and the question after the term does not.
+        way.set(Mode::RequestHole);
+        while way.held_requests() == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        server.kill();
+        let began = Clock::system().now();
+        server.restart();
+        way.set(Mode::Pass);
+        (renewing.join().unwrap(), began)
+    });
+    for renewal in renewals {
+        let renewal = renewal.unwrap();
+        assert!(renewal.counted_from >= began, "{renewal:?} counts from before {began:?}");
+    }
+}
+
 /// A follower passes keep-alives on one by one, and its leader may be far away.
 #[test]
 #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
