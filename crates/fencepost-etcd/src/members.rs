@@ -3,7 +3,8 @@
 //! A member that was stopped looks healthy to TCP, so every try has a deadline of its own. Invariant: a member that has answered
 //! nothing since a request that is overdue keeps no connection, so that nobody waits for it on another stream either. One that is
 //! merely busy keeps it, since all others that are under way would begin anew: what is overdue is asked elsewhere, where there is
-//! another member, and is in doubt as ever.
+//! another member, and is in doubt as ever. Watches are only where requests go to, since nobody would notice elsewhere that a member
+//! stands still.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -247,6 +248,9 @@ impl Members {
         let token = self.0.login.token(self.clock(), &connection).await?;
         let hub = {
             let mut current = lock(&self.0.hub);
+            if self.current() != index {
+                return Err(Failure::Unsent(format!("{} is not asked any more", self.address(index))));
+            }
             match current.as_ref().filter(|hub| hub.serves(&connection)) {
                 Some(hub) => Arc::clone(hub),
                 None => Arc::clone(current.insert(Hub::start(self.clock(), connection, token))),
@@ -288,7 +292,11 @@ impl Members {
     fn move_on(&self, index: usize, failed: Option<&Connection>) {
         let next = (index + 1) % self.count();
         // Somebody else may have moved on already.
-        let _ = self.0.current.compare_exchange(index, next, Ordering::AcqRel, Ordering::Acquire);
+        let moved = self.0.current.compare_exchange(index, next, Ordering::AcqRel, Ordering::Acquire);
+        if moved.is_ok() && next != index {
+            // None begins there from now on.
+            lock(&self.0.hub).take().inspect(|hub| hub.end());
+        }
         let Some(failed) = failed else { return };
         failed.close();
         let mut slot = lock(&self.0.slots[index]);
@@ -395,7 +403,9 @@ mod tests {
     use super::*;
     use crate::generated::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
     use crate::grpc::framed;
+    use crate::watch::Heard;
     use fencepost_core::{block_on, race};
+    use fencepost_testkit::proxy::Proxy;
     use fencepost_testkit::servers::EtcdSetup;
 
     const STATUS: &str = "/etcdserverpb.Maintenance/Status";
@@ -442,6 +452,40 @@ mod tests {
     #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
     fn member_that_has_answered_others_keeps_its_connection() {
         assert!(outlives_a_slow_request(false));
+    }
+
+    /// Nobody would notice that it stands still later on.
+    #[test]
+    #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+    fn watches_leave_a_busy_member_with_the_requests_and_its_connection_stays() {
+        let mut busy = EtcdSetup::default().arguments(&["--bcrypt-cost", "13"]).start();
+        busy.require_login("s3cret");
+        let other = Proxy::start(busy.address());
+        let url = format!("etcd://root:s3cret@{},{}", busy.address(), other.address());
+        let members = Members::new(Clock::system(), Endpoint::of(&url.parse().unwrap()).unwrap());
+        let most = Duration::from_secs(5);
+        let status = || members.ask_one::<StatusResponse>(0, STATUS, framed(&StatusRequest {}), most);
+        let login = AuthenticateRequest { name: "root".to_owned(), password: "s3cret".to_owned() };
+        let slow = members.call::<AuthenticateResponse>(
+            "/etcdserverpb.Auth/Authenticate",
+            || framed(&login),
+            Patience { each: EACH, most: Duration::ZERO },
+        );
+        let asking = async {
+            while status().await.is_ok() {
+                members.clock().sleep(EACH / 10).await;
+            }
+        };
+        block_on(async {
+            let mut watch = members.watch(b"a", 0).await.unwrap();
+            assert_eq!(watch.next().await, Some(Heard::Begun));
+            race(Box::pin(slow), Box::pin(asking)).await;
+            assert!(members.open_connection(0).is_some(), "others are under way on it");
+            let soon = Some(members.clock().now().after(most));
+            assert_eq!(until(members.clock(), soon, watch.next()).await, Some(None), "it goes on");
+            let mut again = members.watch(b"a", 0).await.unwrap();
+            assert_eq!(again.next().await, Some(Heard::Begun));
+        });
     }
 
     #[test]

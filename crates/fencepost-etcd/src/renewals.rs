@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,17 +22,23 @@ use crate::server::Server;
 use crate::session::{KeptAlive, changing, keep_alive, patience_for};
 use crate::stand::Stand;
 
-/// How many renewals go together. A follower passes keep-alives on to the leader one by one, some of them in a millisecond; a
+/// How many renewals go together at most. A follower passes keep-alives on to the leader one by one, some of them in a millisecond; a
 /// transaction may have four times as many parts.
 const BATCH: usize = 32;
+const MOST_HALVED: u32 = BATCH.ilog2();
 
 /// How long renewals gather at most, and the part of a ttl that they do.
 const GATHER_MOST: Duration = Duration::from_millis(10);
 const GATHER_PART: u32 = 256;
 
-/// The renewals that are due, by the ttl of their leases.
+/// The renewals that are due.
 #[derive(Debug, Default)]
-pub(crate) struct Renewals(Mutex<HashMap<Duration, Vec<Due>>>);
+pub(crate) struct Renewals {
+    /// By the ttl of their leases.
+    due: Mutex<HashMap<Duration, Vec<Due>>>,
+    /// How often a batch was halved, since a whole one takes too long on the way from this follower to its leader.
+    halved: AtomicU32,
+}
 
 #[derive(Debug)]
 struct Due {
@@ -55,7 +62,7 @@ impl Server {
     }
 
     fn gather(&self, due: Due, ttl: Duration) {
-        let mut all = lock(&self.renewals().0);
+        let mut all = lock(&self.renewals().due);
         let gathered = all.entry(ttl).or_default();
         gathered.push(due);
         if gathered.len() == 1 {
@@ -68,9 +75,10 @@ impl Server {
     }
 
     fn renew_gathered(&self, ttl: Duration) {
-        let mut due = lock(&self.renewals().0).remove(&ttl).unwrap_or_default();
+        let mut due = lock(&self.renewals().due).remove(&ttl).unwrap_or_default();
+        let most = self.renewals().most();
         while !due.is_empty() {
-            let batch = due.split_off(due.len().saturating_sub(BATCH));
+            let batch = due.split_off(due.len().saturating_sub(most));
             let server = self.clone();
             self.clock().serve(async move { server.renew_batch(batch, patience_for(&server, ttl)).await });
         }
@@ -79,10 +87,13 @@ impl Server {
     async fn renew_batch(&self, mut batch: Vec<Due>, patience: Patience) {
         for _ in 0..=self.members().count() {
             let leases: Vec<_> = batch.iter().map(|due| (due.lease, Arc::clone(&due.stand))).collect();
+            let began = self.clock().now();
             let asking = Box::pin(self.ask_for(&leases, patience));
             // Whoever has given up asks again.
             let given_up = poll_fn(|context| given_up(&mut batch, context));
-            let Raced::First(answers) = race(asking, given_up).await else { return };
+            let outcome = race(asking, given_up).await;
+            self.renewals().note(leases.len(), self.clock().now().since(began), patience.each);
+            let Raced::First(answers) = outcome else { return };
             let Answers { kept, there, raft_term } = match answers {
                 Ok(answers) => answers,
                 // Perhaps one of them alone is to blame, or there are too many for this server.
@@ -125,6 +136,24 @@ impl Server {
         };
         let there = (1..).zip(leases).map(is_there).collect();
         Ok(Answers { kept, there, raft_term: done.header.raft_term })
+    }
+}
+
+impl Renewals {
+    /// How many go together now.
+    fn most(&self) -> usize {
+        BATCH >> self.halved.load(Ordering::Relaxed).min(MOST_HALVED)
+    }
+
+    /// So many have taken so long together, of the time that a member has. More of them go together where twice as many would still
+    /// leave half of it.
+    fn note(&self, count: usize, took: Duration, each: Duration) {
+        if took >= each && count > 1 {
+            let halved = (BATCH / count).max(1).ilog2() + 1;
+            self.halved.fetch_max(halved.min(MOST_HALVED), Ordering::Relaxed);
+        } else if count >= self.most() && took <= each / 4 {
+            self.halved.store(self.halved.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        }
     }
 }
 
@@ -187,6 +216,30 @@ fn answer_all(batch: Vec<Due>, outcome: &Outcome) {
 mod tests {
     use super::*;
     use fencepost_core::Moment;
+
+    #[test]
+    fn batches_are_halved_where_they_take_too_long_and_doubled_where_there_is_time() {
+        let (renewals, ms) = (Renewals::default(), Duration::from_millis);
+        for (count, took, most) in [
+            (32, ms(99), 32),
+            (32, ms(100), 16),
+            // Another one that was under way.
+            (32, ms(100), 16),
+            (16, ms(200), 8),
+            (8, ms(26), 8),
+            (3, ms(1), 8),
+            (8, ms(25), 16),
+            (16, ms(1), 32),
+            (32, ms(1), 32),
+            // That is not for the company.
+            (1, ms(100), 32),
+            (2, ms(100), 1),
+            (1, ms(1), 2),
+        ] {
+            renewals.note(count, took, ms(100));
+            assert_eq!(renewals.most(), most, "after {count} in {took:?}");
+        }
+    }
 
     #[test]
     fn keep_alive_counts_only_with_its_key_and_in_the_term_of_the_later_answer() {

@@ -92,11 +92,16 @@ impl Hub {
                     hub.was_refused.store(true, Ordering::Release);
                 }
                 // How else it has ended does not matter: whoever watches looks for itself.
-                hub.has_ended.store(true, Ordering::Release);
-                lock(&hub.watching).0.clear();
+                hub.end();
             }
         });
         hub
+    }
+
+    /// Ends all watches on it.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        lock(&self.watching).0.clear();
     }
 
     /// Whether it can be used on `connection`.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use fencepost_core::{Backend, Claim, Clock, ErrorKind, Renewal, Result, Wait};
+use fencepost_core::{Backend, Claim, Clock, ErrorKind, Renewal, Result, Wait, until};
+use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::{EtcdServer, EtcdSetup};
 use futures_util::future::join_all;
 
-use super::stage::{backend, block_on, request};
+use super::stage::{backend, block_on, lock, request, sleep};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -69,4 +70,80 @@ fn those_that_are_refused_together_are_renewed_one_by_one() {
     for renewal in renew(&mut claims(&server.url(), 20)) {
         renewal.unwrap();
     }
+}
+
+/// A former leader goes on saying yes: what it has given counts for nothing once another term has begun.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn keep_alive_of_the_term_before_is_asked_for_again() {
+    let mut server = EtcdServer::start();
+    let way = Proxy::start(server.address());
+    let mut claims = claims(&format!("etcd://{}", way.address()), 2);
+    let answered =
+        |server: &EtcdServer| server.figure("grpc_server_msg_sent_total{grpc_method=\"LeaseKeepAlive\"");
+    let before = answered(&server);
+    way.set(Mode::ReplyHole);
+    let (renewals, began) = std::thread::scope(|scope| {
+        let renewing = scope.spawn(|| renew(&mut claims));
+        while answered(&server) < before + 2.0 {
+            sleep(Duration::from_millis(1));
+        }
+        // The answer arrives, and the question after the term does not.
+        way.set(Mode::RequestHole);
+        while way.held_requests() == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        server.kill();
+        let began = Clock::system().now();
+        server.restart();
+        way.set(Mode::Pass);
+        (renewing.join().unwrap(), began)
+    });
+    for renewal in renewals {
+        let renewal = renewal.unwrap();
+        assert!(renewal.counted_from >= began, "{renewal:?} counts from before {began:?}");
+    }
+}
+
+/// A follower passes keep-alives on one by one, and its leader may be far away.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn renewals_that_took_too_long_together_go_in_smaller_company() {
+    let server = EtcdServer::start();
+    let way = Proxy::start(server.address());
+    let mut claims = claims(&format!("etcd://{}", way.address()), 20);
+    let calls = || server.figure("grpc_server_started_total{grpc_method=\"LeaseKeepAlive\"");
+    way.set(Mode::Blackhole);
+    let clock = Clock::system();
+    let renewing = join_all(claims.iter_mut().map(|claim| claim.renew()));
+    let outcome = block_on(until(&clock, Some(clock.now().after(TTL / 16)), renewing));
+    assert!(outcome.is_none(), "nothing is answered");
+    way.set(Mode::Cut);
+    way.set(Mode::Pass);
+    sleep(Duration::from_millis(100));
+    let before = calls();
+    for renewal in renew(&mut claims) {
+        renewal.unwrap();
+    }
+    assert!(calls() - before >= 2.0, "all at once again");
+}
+
+/// The longer the grace, the shorter is a try of the core; within the shortest one a connection that has died must be noticed.
+#[test]
+#[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
+fn connection_to_the_only_member_that_dies_unnoticed_costs_no_lease_whatever_its_grace() {
+    let server = EtcdServer::start();
+    let old_way = Proxy::start(server.address());
+    let door = Proxy::start(old_way.address());
+    let url = format!("etcd://{}", door.address());
+    let ttl = Duration::from_secs(4);
+    let keep =
+        |grace: Duration| block_on(lock(&url, &format!("{grace:?}"), ttl).grace(grace).acquire()).unwrap();
+    let leases = [ttl / 2, ttl / 4, ttl / 8].map(keep);
+    // Whoever connects anew gets through.
+    door.redirect(server.address());
+    old_way.set(Mode::Blackhole);
+    sleep(ttl * 2);
+    let kept = leases.map(|lease| lease.check().is_ok());
+    assert_eq!(kept, [true; 3], "those with a long grace first");
 }
