@@ -7,8 +7,8 @@ use fencepost_testkit::block_on;
 use fencepost_testkit::servers::{PostgresServer, wait_until};
 
 use crate::stage::{
-    CARELESS, LONG, SOON, ask, assert_kind, assert_nothing_is_left, at, clock, draw, entries, lock, now,
-    number, pass, refusal, release, session, sessions, take, told,
+    CARELESS, DOOR, LONG, SOON, ask, assert_kind, assert_nothing_is_left, at, clock, draw, entries, lock,
+    now, number, pass, refusal, release, session, sessions, take, told,
 };
 
 /// Far above any clock in microseconds.
@@ -23,6 +23,22 @@ fn lock_that_rests_is_given_to_no_new_session_and_nothing_of_it_stays_there() {
     assert_kind(&refusal(&lock(&bob, "a")), ErrorKind::Contended);
     assert_eq!(entries(&server, true), 0, "the session is still there");
     drop(bob);
+}
+
+/// It would pass by whoever has waited, and has only just come back for more of it.
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn lock_in_whose_door_somebody_stands_is_given_to_no_new_session() {
+    let server = PostgresServer::start();
+    draw(&at(&server, CARELESS));
+    let mut other = session(&server);
+    told(&mut other, &format!("select pg_advisory_lock({DOOR}, id) from fencepost.lock"));
+    let bob = at(&server, CARELESS);
+    assert_kind(&refusal(&lock(&bob, "a")), ErrorKind::Contended);
+    assert_eq!(entries(&server, true), 1, "the session is still there");
+    told(&mut other, "select pg_advisory_unlock_all()");
+    release(take(&lock(&bob, "a")));
+    assert_eq!(entries(&server, true), 0);
 }
 
 /// What the server has locked for it is not locked once more when the row is read again.
