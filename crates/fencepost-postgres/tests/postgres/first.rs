@@ -118,3 +118,22 @@ fn session_begins_although_its_look_finds_a_table_locked_for_a_while() {
         release(lease);
     }
 }
+
+/// The server says by a warning that it has cut short the wait for the standby that was to have the token.
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn token_whose_commit_comes_with_a_warning_is_not_believed() {
+    let server = PostgresServer::start();
+    draw(&at(&server, CARELESS));
+    server.execute("alter system set synchronous_standby_names = 'nobody'");
+    server.execute("select pg_reload_conf()");
+    let ann = at(&server, CARELESS);
+    let wanted = lock(&ann, "a").ttl(LONG).wait(Duration::ZERO);
+    let asking = std::thread::spawn(move || block_on(wanted.acquire()).map(drop));
+    let waiting = "from pg_stat_activity where application_name = 'fencepost' and wait_event = 'SyncRep'";
+    wait_until("it waits for the standby", || number(&server, &format!("select count(*) {waiting}")) == 1);
+    server.query(&format!("select pg_cancel_backend(pid) {waiting}"));
+    // It is asked once more, on another session, where it waits for the standby to the end.
+    let error = asking.join().expect("asking does not panic").expect_err("it is not believed");
+    assert_kind(&error, ErrorKind::Unavailable);
+}
