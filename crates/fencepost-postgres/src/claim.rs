@@ -50,7 +50,7 @@ fn stay_soon(server: &Server, session: &Arc<Session>) {
     let (clock, session) = (server.clock().clone(), Arc::downgrade(session));
     server.clock().serve(async move {
         clock.sleep(STAY_AFTER).await;
-        if let Some(session) = session.upgrade() {
+        if let Some(session) = session.upgrade().filter(|session| session.is_used()) {
             // Where it fails the session has ended, or the next renewal does it.
             drop(session.stay().await);
         }

@@ -2,7 +2,7 @@
 //!
 //! # Map of the code
 //! - `backend`, `claim`, `queue`: the two traits, and waiting in the server's queue
-//! - `server`, `session`, `standing`, `statements`, `settings`: the sessions of this process, what each must have set, and what it looks at first
+//! - `server`, `session`, `limit`, `standing`, `statements`, `settings`: the sessions of this process, what each must have set, and what it looks at first
 //! - `connection`, `tls`, `pooler`, `failure`: one connection, and that no pooler comes in between
 //! - `schema`, and the SQL in `sql/`: what is kept in the database
 //! - `fence`, `transaction`: the mark beside the data, and its check
@@ -17,6 +17,7 @@ mod examine;
 mod failure;
 mod fence;
 mod libpq;
+mod limit;
 mod logbook;
 mod look;
 mod pooler;

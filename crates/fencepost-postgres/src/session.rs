@@ -16,6 +16,7 @@ use tokio_postgres::{Client, Row};
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Host, Options};
 use crate::failure::{failure, is, unavailable, unexpected};
+use crate::limit::Limit;
 use crate::pooler;
 use crate::schema::missing_rights;
 use crate::settings::{self, Terms};
@@ -44,10 +45,7 @@ pub(crate) struct Session {
     users: AtomicUsize,
     /// Whether it has been asked for no lock yet.
     is_new: AtomicBool,
-    /// Whether the server ends it when it is idle, because it has waited.
-    is_limited: AtomicBool,
-    /// Whether somebody waits on it, in a request or in the door of a lock: its limit stays for as long.
-    is_waiting: AtomicBool,
+    limit: Limit,
     /// Whether it has said who waits on it.
     is_registered: AtomicBool,
     /// Whether it has cleaned up after sessions that are gone.
@@ -132,8 +130,7 @@ impl Session {
             terms: Mutex::new(terms),
             users: AtomicUsize::new(0),
             is_new: AtomicBool::new(true),
-            is_limited: AtomicBool::new(false),
-            is_waiting: AtomicBool::new(false),
+            limit: Limit::default(),
             is_registered: AtomicBool::new(false),
             has_cleaned: AtomicBool::new(false),
             connection,
@@ -183,7 +180,7 @@ impl Session {
         sql.push_str(&shorter);
         self.connection.client().batch_execute(&sql).await.map_err(|error| failure(&error))?;
         *lock(&self.terms) = terms;
-        self.is_limited.store(false, Ordering::Relaxed);
+        self.limit.reset();
         Ok(())
     }
 }
@@ -203,6 +200,11 @@ impl Session {
     /// Counts one user less. Whether it was the last.
     pub(crate) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether anybody uses it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
     }
 
     /// Whether its only user is whoever asks.
@@ -303,11 +305,9 @@ impl Session {
         let warned = self.connection.warnings();
         let terms = *lock(&self.terms);
         let idle = |waits| terms.idle_most(waits).as_millis().to_string();
-        let (waiting, holding) = (idle(true), self.is_limited.load(Ordering::Relaxed).then(|| idle(false)));
-        // Until it has answered otherwise.
-        self.is_limited.fetch_or(waits, Ordering::Relaxed);
-        self.is_waiting.store(waits, Ordering::Relaxed);
         let Request { id, name, who, rest_ms, mode, has_door } = request;
+        let begun = self.limit.begin(*id, waits);
+        let (waiting, holding) = (idle(true), begun.ends_it().then(|| idle(false)));
         let client = self.client();
         let answer = match mode {
             Mode::Exclusive => {
@@ -329,18 +329,17 @@ impl Session {
         };
         self.check_warnings(warned)?;
         let said = answer_in::<Option<i64>>(row)?;
-        self.is_waiting.store(said == Some(-3), Ordering::Relaxed);
+        if said != Some(-3) {
+            self.limit.stop(*id);
+        }
         match said {
             None => Ok(Answer::Busy),
             Some(-1) => Ok(Answer::UnknownRow),
             Some(-2) => Ok(Answer::Rests),
             Some(-3) => Ok(Answer::InDoor),
-            Some(waited) if waited < 0 => {
-                self.is_limited.store(true, Ordering::Relaxed);
-                Ok(Answer::Granted(-3 - waited))
-            }
+            Some(waited) if waited < 0 => Ok(Answer::Granted(-3 - waited)),
             Some(token) if token > 0 => {
-                self.is_limited.store(false, Ordering::Relaxed);
+                self.limit.not_waited(begun);
                 Ok(Answer::Granted(token))
             }
             Some(other) => Err(unexpected(format!("it granted the token {other}"))),
@@ -376,7 +375,7 @@ impl Session {
 
     /// Whether it is to give a sign of life soon: it has waited, which the server ends when it is idle, and by its wall clock.
     pub(crate) fn may_be_ended(&self) -> bool {
-        self.is_limited.load(Ordering::Relaxed) && lock(&self.terms).idle_most(false).is_zero()
+        self.limit.is_set() && lock(&self.terms).idle_most(false).is_zero()
     }
 
     /// Ends what limits a session that has waited, where a holder has no such limit.
@@ -384,14 +383,12 @@ impl Session {
     /// # Cancel safety
     /// Dropping it changes nothing that the next one does not repair.
     pub(crate) async fn stay(&self) -> Result<()> {
-        // Not while somebody waits on it, who would be unlimited afterwards; and noted before it is sent, since a wait that is sent
-        // behind it limits the session again, and says so.
-        let is_waiting = self.is_waiting.load(Ordering::Relaxed);
-        if is_waiting || !self.may_be_ended() || !self.is_limited.swap(false, Ordering::Relaxed) {
+        if !self.may_be_ended() {
             return Ok(());
         }
         // Never prepared: it has to be sent when it is first polled.
-        self.client().batch_execute("set idle_session_timeout = 0").await.map_err(|error| failure(&error))
+        let sending = self.client().batch_execute("set idle_session_timeout = 0");
+        self.limit.end(sending).await.map_err(|error| failure(&error))
     }
 
     /// Whether the session still holds the lock. It also is a sign of life: a session that was limited in its idleness, since a
@@ -434,7 +431,7 @@ impl Session {
     /// Gives back what the session has of the lock, and its place in the door.
     async fn give_up(&self, id: i32) -> Result<()> {
         let gone = self.client().query_typed(GIVE_UP, &[(&id, Type::INT4)]).await;
-        self.is_waiting.store(false, Ordering::Relaxed);
+        self.limit.stop(id);
         gone.map(drop).map_err(|error| failure(&error))
     }
 

@@ -100,15 +100,19 @@ impl Standing {
                 Ok(Self { is_ready: row.get(1), id: row.get(2) })
             }
             Ok(_) => Ok(unknown),
-            // There is no schema, or one of another version.
+            // There is no schema, or one of another version, or somebody has its tables for a while: what sets up waits longer.
             Err(error) if IS_OTHER.iter().any(|code| is(&error, code)) => Ok(unknown),
             Err(error) => Err(missing_rights(&error)),
         }
     }
 }
 
-const IS_OTHER: [&SqlState; 3] =
-    [&SqlState::INVALID_SCHEMA_NAME, &SqlState::UNDEFINED_TABLE, &SqlState::UNDEFINED_COLUMN];
+const IS_OTHER: [&SqlState; 4] = [
+    &SqlState::INVALID_SCHEMA_NAME,
+    &SqlState::UNDEFINED_TABLE,
+    &SqlState::UNDEFINED_COLUMN,
+    &SqlState::LOCK_NOT_AVAILABLE,
+];
 
 /// Makes the schema where it is missing or old, and tells the server of the longest lease. From when on it grants; `None` where it
 /// does already.

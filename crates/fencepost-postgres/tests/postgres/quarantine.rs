@@ -154,6 +154,19 @@ fn quarantine_grows_when_a_client_of_longer_leases_comes() {
     release(next);
 }
 
+/// Also where there is nothing else to be set up for that one.
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn client_of_longer_leases_is_remembered_by_a_server_that_grants() {
+    let mut server = PostgresServer::start();
+    release(take(&lock(&at(&server, CAREFUL), "a")));
+    release(take(&lock(&at(&server, "max_ttl=6s"), "a")));
+    release(take(&lock(&at(&server, CAREFUL), "a")));
+    server.restart();
+    refusal(&lock(&at(&server, CAREFUL), "a"));
+    assert!(left(&server) > 4_000, "{}", left(&server));
+}
+
 /// Two who find that the server has lost its locks, the second while the first is not done yet.
 fn assert_one_writes(server: &PostgresServer) {
     let (mut first, mut second) = (session(server), session(server));

@@ -1,5 +1,7 @@
 //! How many sessions the locks of one process take, and what becomes of them.
 
+use std::sync::Mutex;
+
 use fencepost_core::{ErrorKind, Lease, Lock, Wait, release_all};
 use fencepost_testkit::block_on;
 use fencepost_testkit::servers::{PostgresServer, wait_until};
@@ -81,7 +83,14 @@ fn waiters_of_one_process_take_two_sessions_beside_the_holder_at_most() {
     let (ann, bob) = (at(&server, CARELESS), at(&server, CARELESS));
     let held = take(&lock(&bob, "a").ttl(LONG));
     let wanted = lock(&ann, "a").ttl(LONG);
-    let take_turns = || release(block_on(wanted.acquire()).expect("the lock is given in the end"));
+    // One after the other, each to its end: the server may have given the lock on to the third before the first has heard that it is
+    // rid of it, and its session is not free until then.
+    let releasing = Mutex::new(());
+    let take_turns = || {
+        let lease = block_on(wanted.acquire()).expect("the lock is given in the end");
+        let _one = releasing.lock().expect("nobody panics");
+        release(lease);
+    };
     let most = std::thread::scope(|scope| {
         let waiting: Vec<_> = (0..20).map(|_| scope.spawn(take_turns)).collect();
         wait_for_waiters(&server, 1);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost_core::Locks;
+use fencepost_testkit::block_on;
 use fencepost_testkit::servers::{PostgresClient, PostgresServer, wait_until};
 
 use crate::process::Client;
@@ -197,6 +198,32 @@ fn waiter_outlasts_somebody_who_keeps_the_row_of_the_lock() {
 }
 
 /// What ends a waiter that is stopped must not end a holder that may be.
+/// The session is ended in its pool, or waits again: that is one request less.
+#[test]
+#[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
+fn who_gives_back_at_once_what_it_has_waited_for_gives_no_sign_of_life() {
+    let server = PostgresServer::start_with(&["log_statement=all"]);
+    let (ann, bob) = (at(&server, CARELESS), at(&server, CARELESS));
+    let wanted = lock(&bob, "a").ttl(LONG);
+    let signs = || server.log().matches("set idle_session_timeout = 0").count();
+    let give_none = || {
+        let before = signs();
+        let held = take(&lock(&ann, "a").ttl(LONG));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                block_on(async { wanted.acquire().await?.release().await }).expect("it is given in the end");
+            });
+            wait_for_waiters(&server, 1);
+            release(held);
+        });
+        pass(SOON / 8);
+        signs() == before
+    };
+    // On a busy machine it is sometimes not at once.
+    assert!((0..10).any(|_| give_none()));
+    assert_nothing_is_left(&server);
+}
+
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn limit_of_a_waiter_is_gone_when_it_holds() {
