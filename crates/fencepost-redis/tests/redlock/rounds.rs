@@ -95,6 +95,33 @@ fn votes_that_others_have_split_are_not_taken_for_a_lease() {
     give(lease);
 }
 
+/// Whoever asked a free node again and again would have it most of the time, and its holder, who needs it in the place of the
+/// silent one, would not get it back.
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn free_node_is_left_alone_where_the_silent_one_may_have_the_same_lease() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks(AT_ONCE);
+    give(take(&lock(&locks, "a", TTL)));
+    let record = format!("1|{:032x}|7|held|1|0|{:032x}|{{}}", 1, 1);
+    nodes.servers[0].command(&["SET", &key("a", "l"), &record, "PX", "30000"]);
+    nodes.servers[1].stop();
+    let others = nodes.locks(AT_ONCE);
+    let waiting = std::thread::spawn(move || take(&lock(&others, "a", TTL)));
+    wait_until("it waits", || !state(&locks, "a").waiters.is_empty());
+    pass(ms(1_500));
+    let before = commands(&nodes, 2);
+    pass(ms(3_000));
+    let asked = commands(&nodes, 2) - before;
+    // Its signs of life, one or two in two seconds.
+    assert!(asked <= 5, "{asked}");
+    nodes.servers[1].go_on();
+    let released = now();
+    nodes.servers[0].command(&["DEL", &key("a", "l")]);
+    give(waiting.join().unwrap());
+    assert!(now().since(released) < ms(5_000), "it is told with its signs of life");
+}
+
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn nodes_that_have_refused_an_attempt_are_not_asked_to_end_it() {
