@@ -95,6 +95,23 @@ fn votes_that_others_have_split_are_not_taken_for_a_lease() {
     give(lease);
 }
 
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn lock_that_has_run_out_goes_to_who_waits_and_not_to_a_newcomer() {
+    let nodes = Nodes::start(3);
+    let (ours, theirs, late) = (nodes.locks(AT_ONCE), nodes.locks(AT_ONCE), nodes.locks(AT_ONCE));
+    give(take(&lock(&late, "b", TTL)));
+    let held = take(&lock(&ours, "a", TTL));
+    let waiting = std::thread::spawn(move || take(&lock(&theirs, "a", TTL)));
+    wait_until("it waits", || state(&ours, "a").waiters.len() == 1);
+    for server in &nodes.servers {
+        server.command(&["DEL", &key("a", "l")]);
+    }
+    assert!(block_on(lock(&late, "a", TTL).try_acquire()).unwrap().is_none());
+    give(waiting.join().unwrap());
+    drop(held);
+}
+
 /// Whoever asked a free node again and again would have it most of the time, and its holder, who needs it in the place of the
 /// silent one, would not get it back.
 #[test]
