@@ -97,6 +97,37 @@ fn votes_that_others_have_split_are_not_taken_for_a_lease() {
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn token_is_greater_also_where_the_record_of_the_last_has_expired() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks("quarantine=off&test_floor=off");
+    let token = |name: &str| {
+        let lease = take(&lock(&locks, name, TTL));
+        let token = lease.token().get();
+        wait_until("all nodes have it", || nodes.holding(0..3, &lease).len() == 3);
+        give(lease);
+        token
+    };
+    let of_all = |words: &[&str]| -> Vec<_> {
+        nodes.servers.iter().map(|server| server.command(words).integer()).collect()
+    };
+    assert_eq!([token("a"), token("a")], [1, 2]);
+    // After a week.
+    assert!(of_all(&["TTL", &key("a", "s")]).iter().all(|left| (600_000..=604_800).contains(left)));
+    of_all(&["DEL", &key("a", "s")]);
+    assert_eq!(token("a"), 3);
+    // One that is ahead of the clock stays; what has expired is not as great.
+    let ahead = Clock::system().wall_micros() + 3_600_000_000;
+    of_all(&["HSET", &key("b", "s"), "t", &ahead.to_string(), "th", "another"]);
+    of_all(&["EXPIRE", &key("b", "s"), "600"]);
+    assert_eq!(token("b"), ahead + 1);
+    assert_eq!(of_all(&["TTL", &key("b", "s")]), [-1; 3]);
+    assert_eq!(token("a"), 4);
+    of_all(&["DEL", &key("a", "s")]);
+    assert_eq!(token("a"), 5);
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn lock_that_has_run_out_goes_to_who_waits_and_not_to_a_newcomer() {
     let nodes = Nodes::start(3);
     let (ours, theirs, late) = (nodes.locks(AT_ONCE), nodes.locks(AT_ONCE), nodes.locks(AT_ONCE));
