@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use fencepost_core::Clock;
@@ -63,6 +64,24 @@ fn has_ended(mut stream: &TcpStream) -> bool {
 
 fn is_reset(mut stream: &TcpStream) -> bool {
     stream.read(&mut [0; 1]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+}
+
+/// Between the fork and the start of a program another process has all our sockets, also one that was closed meanwhile.
+#[test]
+fn connections_are_accepted_again_at_once_while_programs_are_started() {
+    let (proxy, _listener) = start();
+    std::thread::scope(|scope| {
+        let cutting = scope.spawn(|| {
+            for _ in 0..500 {
+                proxy.set(Mode::Cut);
+                proxy.set(Mode::Pass);
+            }
+        });
+        while !cutting.is_finished() {
+            Command::new("true").status().expect("it can be started");
+        }
+    });
+    connect(&proxy);
 }
 
 #[test]

@@ -207,8 +207,11 @@ impl Attempt {
 
     fn refuse(&mut self, why: Why) -> Vec<Action<Outcome>> {
         self.phase = Phase::Over;
-        let free_at = outcome::free_at(self.terms.quorum(), &self.heard);
-        vec![Action::Done(Outcome::NotGranted(Refusal { why, answers: self.answers().collect(), free_at }))]
+        let quorum = self.terms.quorum();
+        let free_at = outcome::free_at(quorum, &self.heard);
+        let suspect = outcome::suspect(quorum, &self.heard);
+        let answers = self.answers().collect();
+        vec![Action::Done(Outcome::NotGranted(Refusal { why, answers, free_at, suspect }))]
     }
 
     /// Why there is no majority in this round: nodes that said nothing in it count as missing, whatever they said

@@ -21,7 +21,7 @@ pub use attempt::Attempt;
 pub use cancellation::Cancellation;
 pub use message::{Action, Event, Reply, Request, Round};
 pub use nodes::{NodeSet, Quorum};
-pub use outcome::{Answer, Granted, Outcome, Refusal, Why};
+pub use outcome::{Answer, Granted, Outcome, Refusal, Suspect, Why};
 pub use pace::back_off;
 pub use seed::{Basis, Decision, Reading, Seed, decide};
 pub use tenure::{Loss, Tenure, Verdict};

@@ -43,6 +43,20 @@ pub struct Refusal {
     /// The earliest moment at which a majority can be free; unknown if too few nodes said so. Not after the present if
     /// they are free: then the votes were split, and [`back_off`](super::back_off) says how long to stay away.
     pub free_at: Option<Moment>,
+    /// What may be a lease on nodes of which some said nothing. Without it `free_at` counts it as an attempt, which makes room
+    /// within moments; one that does not is a lease.
+    pub suspect: Option<Suspect>,
+}
+
+/// Somebody else's token on so many nodes that together with the silent ones they make a majority.
+///
+/// Who tries again and again meanwhile gets nothing, and takes the free nodes from a holder who has to be filled in there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Suspect {
+    /// The token.
+    pub token: FencingToken,
+    /// The earliest moment at which a majority can be free if it is a lease; unknown if too few nodes said so.
+    pub free_at: Option<Moment>,
 }
 
 /// The reason why a lock is not held.
@@ -107,6 +121,19 @@ impl Answer {
 /// When a majority can be free, from what was heard and when: the q-th earliest of the nodes' moments.
 pub(super) fn free_at(quorum: Quorum, heard: &[(Answer, Moment)]) -> Option<Moment> {
     let held = most_seen(heard).filter(|(_, times)| *times >= quorum.majority()).map(|(token, _)| token);
+    free_of(quorum, heard, held)
+}
+
+/// What may be a lease on the nodes that said so and on those that said nothing.
+pub(super) fn suspect(quorum: Quorum, heard: &[(Answer, Moment)]) -> Option<Suspect> {
+    let missing = heard.iter().filter(|(answer, _)| answer.is_missing()).count();
+    let (token, times) = most_seen(heard)?;
+    let may_be_held = times < quorum.majority() && times + missing >= quorum.majority();
+    may_be_held.then(|| Suspect { token, free_at: free_of(quorum, heard, Some(token)) })
+}
+
+/// When a majority can be free, where `held` is the token of a lease.
+fn free_of(quorum: Quorum, heard: &[(Answer, Moment)], held: Option<FencingToken>) -> Option<Moment> {
     let mut moments: Vec<Moment> =
         heard.iter().filter_map(|(answer, at)| answer.free_at(*at, held)).collect();
     moments.sort_unstable();
@@ -157,6 +184,29 @@ mod tests {
         assert_eq!(free_at(quorum, &heard([busy(30), granted, busy(20)])), Some(at(25)));
         assert_eq!(free_at(quorum, &heard([Answer::Silent, busy(10), busy(20)])), Some(at(25)));
         assert_eq!(free_at(quorum, &heard([Answer::Silent, Answer::Said(Reply::Unseeded), busy(20)])), None);
+    }
+
+    #[test]
+    fn token_that_the_silent_nodes_may_have_as_well_is_suspected_to_be_a_lease() {
+        let quorum = Quorum::of(5).unwrap();
+        let token = |number| FencingToken::try_from(number).ok();
+        let busy = |ms, number| {
+            let remaining = Some(Duration::from_millis(ms));
+            Answer::Said(Reply::Busy { remaining, token: token(number) })
+        };
+        let heard = |answers: [Answer; 5]| answers.map(|answer| (answer, at(5)));
+        let free = Answer::Said(Reply::Acked);
+        let suspected = heard([busy(30, 7), busy(20, 7), Answer::Silent, free, free]);
+        assert_eq!(free_at(quorum, &suspected), Some(at(5)));
+        assert_eq!(
+            suspect(quorum, &suspected),
+            token(7).map(|token| Suspect { token, free_at: Some(at(25)) })
+        );
+        // No node is missing that could make it a majority.
+        assert_eq!(suspect(quorum, &heard([busy(30, 7), busy(20, 7), busy(10, 8), free, free])), None);
+        // It is a lease, and `free_at` says so already.
+        let held = heard([busy(30, 7), busy(20, 7), busy(10, 7), Answer::Silent, free]);
+        assert_eq!((suspect(quorum, &held), free_at(quorum, &held)), (None, Some(at(25))));
     }
 
     #[test]

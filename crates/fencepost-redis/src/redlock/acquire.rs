@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::Event::{Noticed, Quarantined};
-use fencepost_core::{AcquireRequest, Error, ErrorKind, HolderId, Moment, Result, Wait, until};
+use fencepost_core::{AcquireRequest, Error, ErrorKind, FencingToken, HolderId, Moment, Result, Wait, until};
 use futures_util::stream::{SelectAll, select_all};
 use futures_util::{FutureExt, StreamExt};
 
@@ -64,6 +64,7 @@ pub(super) async fn acquire(nodes: &Nodes, request: &AcquireRequest) -> Result<R
         has_reached: false,
         unreached_since: None,
         splits: 0,
+        suspected: None,
         has_told: false,
         is_over: false,
     };
@@ -83,6 +84,8 @@ struct Waiting<'a> {
     unreached_since: Option<Moment>,
     /// How many votes were split one after the other.
     splits: u32,
+    /// What may be somebody's lease; seen once more, it is taken for one.
+    suspected: Option<FencingToken>,
     /// Whether the observer has been told of a quarantine.
     has_told: bool,
     is_over: bool,
@@ -219,10 +222,17 @@ impl Waiting<'_> {
     }
 
     /// When a majority can be free, and nobody tells.
-    fn worth_a_look_at(&self, refusal: &Refusal) -> Option<Moment> {
+    fn worth_a_look_at(&mut self, refusal: &Refusal) -> Option<Moment> {
+        let before = std::mem::replace(&mut self.suspected, refusal.suspect.map(|suspect| suspect.token));
         let clock = self.nodes().clock();
-        let look_at = || clock.now().after(BEHIND_OTHERS + clock.jitter(BEHIND_OTHERS));
-        if self.candidate.is_behind_others() { Some(look_at()) } else { refusal.free_at }
+        if self.candidate.is_behind_others() {
+            return Some(clock.now().after(BEHIND_OTHERS + clock.jitter(BEHIND_OTHERS)));
+        }
+        // An attempt would have made room by now. If it has just done so the nodes tell, with the next sign of life.
+        match refusal.suspect.filter(|suspect| before == Some(suspect.token)) {
+            Some(suspect) => suspect.free_at,
+            None => refusal.free_at,
+        }
     }
 
     /// Waits until it is worth another attempt.

@@ -495,6 +495,20 @@ mod tests {
 
     #[test]
     #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+    fn lock_that_is_asked_for_again_acknowledges_no_other_token_than_is_written() {
+        let servers = [(); 3].map(|()| RedisServer::start());
+        let candidate = candidate(&servers, None);
+        let ask = |request| block_on(Arc::clone(&candidate).ask(0, request)).unwrap();
+        let [one, two] = [1, 2].map(|number| FencingToken::try_from(number).unwrap());
+        assert_eq!([(); 2].map(|()| ask(Request::Lock(one))), [Reply::Acked; 2]);
+        assert_eq!(ask(Request::Lock(two)), Reply::Granted { counter: Some(one) });
+        assert_eq!(ask(Request::Propose(two)), Reply::Acked);
+        assert_eq!(ask(Request::Lock(one)), Reply::Granted { counter: Some(two) });
+        assert_eq!(ask(Request::Lock(two)), Reply::Acked);
+    }
+
+    #[test]
+    #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
     fn node_that_has_the_token_of_an_earlier_round_is_freed_as_well() {
         let servers = [(); 3].map(|()| RedisServer::start());
         let candidate = candidate(&servers, None);

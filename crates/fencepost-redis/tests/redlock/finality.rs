@@ -9,7 +9,9 @@ use fencepost_core::Locks;
 use fencepost_testkit::proxy::{Mode, Proxy};
 use fencepost_testkit::servers::wait_until;
 
-use super::nodes::{AT_ONCE, LIMIT, Nodes, address, give, lock, locks, ms, now, state, take, url_of, within};
+use super::nodes::{
+    AT_ONCE, LIMIT, Nodes, address, give, key, lock, locks, ms, now, state, take, url_of, within,
+};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -87,7 +89,11 @@ fn late_lock_of_an_attempt_that_was_given_up_gets_nothing() {
     let tombstone = |node: usize| nodes.left_over(node).iter().any(|key| key.contains("}:x:"));
     wait_until("it was cancelled on the other connection", || (0..2).all(tombstone));
     give(held);
+    // A late withdrawal comes behind it, and would free what it has taken; but not take back its token.
+    let tokens = || [0, 1].map(|node| nodes.servers[node].command(&["HGETALL", &key("a", "s")]));
+    let before = tokens();
     ways.iter().for_each(Way::deliver);
+    assert_eq!(tokens(), before, "the late request has written no token");
     for node in 0..2 {
         assert_eq!(nodes.record(node, "a"), None, "the late request has taken nothing");
         assert!(!nodes.keys(node).iter().any(|key| key.ends_with(":q")), "and waits for nothing");

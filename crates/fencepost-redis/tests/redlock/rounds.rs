@@ -97,6 +97,81 @@ fn votes_that_others_have_split_are_not_taken_for_a_lease() {
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn token_is_greater_also_where_the_record_of_the_last_has_expired() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks("quarantine=off&test_floor=off");
+    let token = |name: &str| {
+        let lease = take(&lock(&locks, name, TTL));
+        let token = lease.token().get();
+        wait_until("all nodes have it", || nodes.holding(0..3, &lease).len() == 3);
+        give(lease);
+        token
+    };
+    let of_all = |words: &[&str]| -> Vec<_> {
+        nodes.servers.iter().map(|server| server.command(words).integer()).collect()
+    };
+    assert_eq!([token("a"), token("a")], [1, 2]);
+    // After a week.
+    assert!(of_all(&["TTL", &key("a", "s")]).iter().all(|left| (600_000..=604_800).contains(left)));
+    of_all(&["DEL", &key("a", "s")]);
+    assert_eq!(token("a"), 3);
+    // One that is ahead of the clock stays; what has expired is not as great.
+    let ahead = Clock::system().wall_micros() + 3_600_000_000;
+    of_all(&["HSET", &key("b", "s"), "t", &ahead.to_string(), "th", "another"]);
+    of_all(&["EXPIRE", &key("b", "s"), "600"]);
+    assert_eq!(token("b"), ahead + 1);
+    assert_eq!(of_all(&["TTL", &key("b", "s")]), [-1; 3]);
+    assert_eq!(token("a"), 4);
+    of_all(&["DEL", &key("a", "s")]);
+    assert_eq!(token("a"), 5);
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn lock_that_has_run_out_goes_to_who_waits_and_not_to_a_newcomer() {
+    let nodes = Nodes::start(3);
+    let (ours, theirs, late) = (nodes.locks(AT_ONCE), nodes.locks(AT_ONCE), nodes.locks(AT_ONCE));
+    give(take(&lock(&late, "b", TTL)));
+    let held = take(&lock(&ours, "a", TTL));
+    let waiting = std::thread::spawn(move || take(&lock(&theirs, "a", TTL)));
+    wait_until("it waits", || state(&ours, "a").waiters.len() == 1);
+    for server in &nodes.servers {
+        server.command(&["DEL", &key("a", "l")]);
+    }
+    assert!(block_on(lock(&late, "a", TTL).try_acquire()).unwrap().is_none());
+    give(waiting.join().unwrap());
+    drop(held);
+}
+
+/// Whoever asked a free node again and again would have it most of the time, and its holder, who needs it in the place of the
+/// silent one, would not get it back.
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn free_node_is_left_alone_where_the_silent_one_may_have_the_same_lease() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks(AT_ONCE);
+    give(take(&lock(&locks, "a", TTL)));
+    let record = format!("1|{:032x}|7|held|1|0|{:032x}|{{}}", 1, 1);
+    nodes.servers[0].command(&["SET", &key("a", "l"), &record, "PX", "30000"]);
+    nodes.servers[1].stop();
+    let others = nodes.locks(AT_ONCE);
+    let waiting = std::thread::spawn(move || take(&lock(&others, "a", TTL)));
+    wait_until("it waits", || !state(&locks, "a").waiters.is_empty());
+    pass(ms(1_500));
+    let before = commands(&nodes, 2);
+    pass(ms(3_000));
+    let asked = commands(&nodes, 2) - before;
+    // Its signs of life, one or two in two seconds.
+    assert!(asked <= 5, "{asked}");
+    nodes.servers[1].go_on();
+    let released = now();
+    nodes.servers[0].command(&["DEL", &key("a", "l")]);
+    give(waiting.join().unwrap());
+    assert!(now().since(released) < ms(5_000), "it is told with its signs of life");
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn nodes_that_have_refused_an_attempt_are_not_asked_to_end_it() {
     let nodes = Nodes::start(5);
     let (ours, theirs) = (nodes.locks(AT_ONCE), nodes.locks(AT_ONCE));

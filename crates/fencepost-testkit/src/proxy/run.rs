@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fencepost_core::{Clock, Moment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{Shutdown, shutdown};
 
 use super::Mode;
 use super::relay::{Passed, Relay};
@@ -94,8 +95,11 @@ impl Run {
     fn set(&mut self, mode: Mode, done: &Sender<()>) {
         self.mode = mode;
         if mode == Mode::Cut {
-            // Those that wait to be accepted are reset with it.
-            self.listener = None;
+            // Those that wait to be accepted are reset with it. To close it would not do: a process that was forked a moment ago has
+            // it too, until its program starts.
+            if let Some(listener) = self.listener.take() {
+                shutdown(&listener, Shutdown::Both).expect("a socket that listens can be shut down");
+            }
             self.relays.drain(..).for_each(Relay::reset);
         } else if self.listener.is_none() {
             self.listener = Some(listen(&self.port));
