@@ -105,7 +105,7 @@ impl Printer {
     /// An error and what to do about it.
     pub(crate) fn failure(self, error: &Error) {
         match error.kind() {
-            fencepost::ErrorKind::Unsupported => self.error(format_args!("unsupported: {error}")),
+            fencepost::ErrorKind::Unsupported => self.error(format_args!("{error} (unsupported)")),
             _ => self.error(error),
         }
         match error.advice() {
