@@ -23,16 +23,22 @@ fn main() {
     let read = grammar.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = read.unwrap_or_else(|error| usage(&error, color).leave());
     let printer = Printer::new(&cli.global);
-    commands::execute(&cli, printer).leave()
+    let exit = commands::execute(&cli, printer);
+    // A script is not to take half of an answer for all of it.
+    let exit = if printer::is_data_lost() { Exit::UNAVAILABLE } else { exit };
+    exit.leave()
 }
 
 /// Help goes to stdout and is no error; anything else is one, and not with clap's exit code.
 fn usage(error: &clap::Error, color: ColorChoice) -> Exit {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            Exit::OK
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Printer::before_arguments(color).lose(&error);
+                Exit::UNAVAILABLE
+            }
+            _ => Exit::OK,
+        },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             Exit::USAGE

@@ -3,10 +3,11 @@
 //! Invariant: nothing here panics, and talk never blocks for long. A closed pipe, a full one or a hung-up terminal must not
 //! bring down or hold up a process that guards a command, so talk that cannot be written is dropped.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use fencepost::{Error, ErrorKind};
+use fencepost::Error;
 use fencepost_policy::{ConfigError, Finding, Severity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -67,10 +68,20 @@ impl Printer {
         }
     }
 
-    /// Data, on stdout.
-    #[expect(clippy::unused_self, reason = "everything that is said goes through the printer")]
+    /// Data, on stdout. Where it cannot be written, that is said once, and [`is_data_lost`] from then on.
     pub(crate) fn data(self, text: &str) {
-        let _ = std::io::stdout().write_all(format!("{text}\n").as_bytes());
+        match self.whole(text) {
+            // Whoever has closed it has read enough.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => self.lose(&error),
+            _ => {}
+        }
+    }
+
+    /// Data could not be written.
+    pub(crate) fn lose(self, error: &std::io::Error) {
+        if !DATA_LOST.swap(true, Ordering::Relaxed) {
+            self.error(format_args!("the output cannot be written: {error}"));
+        }
     }
 
     /// Data that is of no use unless all of it arrives.
@@ -93,10 +104,14 @@ impl Printer {
 
     /// An error and what to do about it.
     pub(crate) fn failure(self, error: &Error) {
-        self.error(error);
+        match error.kind() {
+            fencepost::ErrorKind::Unsupported => self.error(format_args!("{error} (unsupported)")),
+            _ => self.error(error),
+        }
         match error.advice() {
             Some(advice) => self.hint(advice),
-            None if error.kind() != ErrorKind::Unavailable => {}
+            None if error.kind() == fencepost::ErrorKind::Unsupported => self.hint(UNSUPPORTED),
+            None if error.kind() != fencepost::ErrorKind::Unavailable => {}
             None if error.operation() == "connect" => self.hint(UNREACHABLE),
             None => self.hint(UNUSABLE),
         }
@@ -172,8 +187,19 @@ impl Printer {
 /// What to do about a server that does not answer, and does not say why.
 const UNREACHABLE: &str = "see that it runs and that this host can reach it; fencepost explain LOCK --offline tells why it is asked";
 
+/// What to do about a backend that cannot do what was asked for.
+const UNSUPPORTED: &str = "fencepost explain LOCK tells what its backend can do; choose another one for it";
+
 /// The same for everything else that cannot be used for now.
 const UNUSABLE: &str = "fencepost doctor looks at what is in the way";
+
+/// Whether data of this process could not be written.
+static DATA_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether data could not be written; somebody who has closed the pipe has lost nothing.
+pub(crate) fn is_data_lost() -> bool {
+    DATA_LOST.load(Ordering::Relaxed)
+}
 
 /// Whether the terminal shows colours and its user wants them.
 fn shows_colors() -> bool {

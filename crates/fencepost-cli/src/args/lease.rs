@@ -6,7 +6,6 @@ use clap::Args;
 use fencepost::{BackendUrl, FencingToken, LockName, Result};
 
 use super::{duration, ttl, urls};
-use crate::commands::LeaseId;
 
 #[derive(Args, Debug)]
 pub(crate) struct Acquire {
@@ -32,9 +31,10 @@ pub(crate) struct Leased {
     /// The lock
     #[arg(value_name = "LOCK")]
     pub(crate) lock: LockName,
+    // It is read later: where leases cannot be handed over that is what is said, whatever the id.
     /// The lease that `acquire` has printed
     #[arg(long, value_name = "ID", env = "FENCEPOST_LEASE", hide_env_values = true)]
-    pub(crate) lease: LeaseId,
+    pub(crate) lease: String,
 }
 
 #[derive(Args, Debug)]

@@ -10,7 +10,7 @@ use fencepost::{
 };
 use serde::Serialize;
 
-use super::lease_id::LeaseId;
+use super::lease_id::{LeaseId, NotALease};
 use super::patience::{explain_contention, explained, persistently};
 use super::place::{Place, fail};
 use super::state::milliseconds;
@@ -71,7 +71,11 @@ pub(crate) fn renew(global: &Global, args: &args::Leased, printer: Printer) -> E
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    match block_on(renewed(&locks, &args.lock, args.lease.clone())) {
+    let id = match lease_id(args, "renew", printer) {
+        Ok(id) => id,
+        Err(exit) => return exit,
+    };
+    match block_on(renewed(&locks, &args.lock, id)) {
         // Whoever has not read it has the lease all the same.
         Ok(loose) => {
             let _ = say(&args.lock, &loose, &place, printer);
@@ -87,13 +91,26 @@ pub(crate) fn release(global: &Global, args: &args::Leased, printer: Printer) ->
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    match block_on(locks.give_back(&args.lease.handover(&args.lock))) {
+    let id = match lease_id(args, "release", printer) {
+        Ok(id) => id,
+        Err(exit) => return exit,
+    };
+    match block_on(locks.give_back(&id.handover(&args.lock))) {
         Ok(()) => {
             printer.detail(format_args!("{} is free", args.lock));
             Exit::OK
         }
         Err(error) => fail(&error, printer),
     }
+}
+
+/// What `--lease` says.
+fn lease_id(args: &args::Leased, command: &str, printer: Printer) -> Result<LeaseId, Exit> {
+    args.lease.parse().map_err(|error: NotALease| {
+        printer.error(format_args!("--lease: {error}"));
+        printer.hint(format_args!("fencepost {command} --help tells more"));
+        Exit::USAGE
+    })
 }
 
 async fn renewed(locks: &Locks, lock: &LockName, id: LeaseId) -> Result<Loose> {

@@ -1,7 +1,5 @@
 //! `fencepost completions` and `fencepost man`: written from the same grammar that reads the command line.
 
-use std::io::{self, Write};
-
 use clap::{Command, CommandFactory};
 
 use crate::args::{self, Cli};
@@ -9,10 +7,10 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 
 /// Prints the completions for a shell.
-pub(crate) fn completions(args: &args::Completions) -> Exit {
+pub(crate) fn completions(args: &args::Completions, printer: Printer) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut offered(), "fencepost", &mut script);
-    print(&script)
+    print(&script, printer)
 }
 
 /// Prints the manual page of a command.
@@ -27,7 +25,7 @@ pub(crate) fn page(args: &args::Man, printer: Printer) -> Exit {
     };
     let mut page = Vec::new();
     match clap_mangen::Man::new(named(command, &args.command)).render(&mut page) {
-        Ok(()) => print(&page),
+        Ok(()) => print(&page, printer),
         Err(error) => {
             printer.error(format_args!("the page cannot be written: {error}"));
             Exit::BUG
@@ -48,8 +46,7 @@ fn named(command: &Command, path: &[String]) -> Command {
     command.clone().display_name(words.join("-")).bin_name(words.join(" "))
 }
 
-fn print(text: &[u8]) -> Exit {
-    // Whoever reads no further has what they want.
-    let _ = io::stdout().write_all(text);
+fn print(text: &[u8], printer: Printer) -> Exit {
+    printer.data(String::from_utf8_lossy(text).trim_end());
     Exit::OK
 }

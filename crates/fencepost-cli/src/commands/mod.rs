@@ -33,8 +33,6 @@ use crate::args::{Cli, Command, ConfigCommand};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-pub(crate) use lease_id::LeaseId;
-
 /// Carries out what the command line says.
 pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
     match cli.global.backend() {
@@ -74,7 +72,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Exit {
             ConfigCommand::Check(args) => config::check(&cli.global, args, printer),
             ConfigCommand::Schema => config::schema(printer),
         },
-        Command::Completions(args) => manual::completions(args),
+        Command::Completions(args) => manual::completions(args, printer),
         Command::Man(args) => manual::page(args, printer),
         Command::GiveBack => give_back::give_back(printer),
     }

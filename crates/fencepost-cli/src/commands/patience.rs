@@ -45,7 +45,9 @@ pub(crate) async fn persistently<T>(
             return Err(error);
         }
         let first = failing_since;
-        let since = first.unwrap_or_else(|| clock.now());
+        // A first try that failed by itself for a while is part of that time; a longer one has waited for something else.
+        let began = if clock.now().since(tried_at) < UNREACHABLE_FOR { tried_at } else { clock.now() };
+        let since = first.unwrap_or(began);
         let give_up_at = since.after(UNREACHABLE_FOR);
         // Without a thread for timers there is nothing to wait with.
         if clock.start().is_err()

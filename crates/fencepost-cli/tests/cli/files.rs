@@ -49,6 +49,31 @@ fn full_disk_of_the_events_does_not_stop_the_command() {
     assert!(run.stderr.contains("/dev/full"), "{}", run.stderr);
 }
 
+#[test]
+fn answer_that_cannot_be_written_is_no_success() {
+    let home = Home::new();
+    for args in [
+        &["list", "--json"][..],
+        &["status", "demo"],
+        &["explain", "demo"],
+        &["config", "schema"],
+        &["completions", "bash"],
+        &["man"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let told = home.fencepost(args).stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+        let said = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(69), "{args:?}: {said}");
+        assert_eq!(
+            said.matches("the output cannot be written: No space left").count(),
+            1,
+            "{args:?}: {said}"
+        );
+    }
+}
+
 /// The value of one sample of the metrics.
 fn sample(home: &Home, sample: &str) -> Option<f64> {
     let line = |line: &str| line.strip_prefix(sample)?.trim().parse().ok();
@@ -70,6 +95,13 @@ fn metrics_go_on_from_run_to_run_and_tell_outcomes_apart() {
     assert_eq!(sample(&home, &format!("fencepost_hold_seconds_count{{{labels}}}")), Some(2.0));
     assert_eq!(sample(&home, &format!("fencepost_hold_seconds_bucket{{{labels},le=\"+Inf\"}}")), Some(2.0));
     assert!(sample(&home, &format!("fencepost_token{{{labels}}}")).unwrap() > 1.7e15);
+
+    let text = home.read("jobs.prom");
+    let bounds = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("fencepost_hold_seconds_bucket")?.split('"').nth_back(1));
+    let bounds: Vec<f64> = bounds.map(|bound| bound.parse().unwrap()).collect();
+    assert!(bounds.len() == 11 && bounds.is_sorted(), "{text}");
 
     // Another job in the same file, which is not acquired.
     let nested = "fencepost run -n -E 9 --metrics-file jobs.prom other -- true";

@@ -232,14 +232,25 @@ fn rendered(samples: &Samples) -> String {
     let mut text = String::new();
     for (metric, kind, help) in METRICS {
         let own = samples.iter().filter(|(sample, _)| is_of(sample, metric, kind));
-        let mut lines = own.map(|(sample, value)| format!("{sample} {value}\n")).peekable();
-        if lines.peek().is_some() {
-            // A string takes everything.
-            let _ = write!(text, "# HELP {metric} {help}\n# TYPE {metric} {kind}\n");
-            text.extend(lines);
+        let mut own: Vec<_> = own.map(|(sample, value)| (place(sample), sample, value)).collect();
+        if own.is_empty() {
+            continue;
+        }
+        own.sort_by(|(one, ..), (other, ..)| one.0.cmp(other.0).then(one.1.total_cmp(&other.1)));
+        // A string takes everything.
+        let _ = write!(text, "# HELP {metric} {help}\n# TYPE {metric} {kind}\n");
+        for (_, sample, value) in own {
+            let _ = writeln!(text, "{sample} {value}");
         }
     }
     text
+}
+
+/// The format wants the buckets of a histogram in the order of their bounds: what stands before the bound, and the bound.
+fn place(sample: &str) -> (&str, f64) {
+    let bounded = sample.rsplit_once(",le=\"");
+    let bound = |(before, bound): (_, &str)| Some((before, bound.trim_end_matches("\"}").parse().ok()?));
+    bounded.and_then(bound).unwrap_or((sample, 0.0))
 }
 
 fn is_of(sample: &str, metric: &str, kind: &str) -> bool {
@@ -277,6 +288,24 @@ mod tests {
         assert_eq!(read(&text).unwrap(), samples, "{text}");
         assert!(read("root:x:0:0\n").is_err());
         assert!(text.contains("# TYPE fencepost_wait_seconds histogram\n"), "{text}");
+    }
+
+    #[test]
+    fn buckets_stand_in_the_order_of_their_bounds() {
+        let mut added = Samples::new();
+        for bound in ["+Inf".to_owned()].into_iter().chain(BOUNDS.map(|bound| bound.to_string())) {
+            for lock in ["a", "b"] {
+                added.insert(
+                    format!("fencepost_hold_seconds_bucket{{{},le=\"{bound}\"}}", labels(lock, "file")),
+                    1.0,
+                );
+            }
+        }
+        let text = rendered(&added);
+        let bounds =
+            text.lines().filter_map(|line| line.split_once(",le=\"")?.1.split('"').next()?.parse().ok());
+        let ascending: Vec<f64> = BOUNDS.into_iter().chain([f64::INFINITY]).collect();
+        assert_eq!(bounds.collect::<Vec<f64>>(), [ascending.clone(), ascending].concat(), "{text}");
     }
 
     #[test]

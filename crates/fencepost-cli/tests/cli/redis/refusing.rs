@@ -55,6 +55,18 @@ fn server_behind_a_black_hole_starts_no_command() {
 
 #[test]
 #[cfg_attr(not(redis_server), ignore = "its server is not installed")]
+fn silent_server_is_given_up_after_five_seconds_and_the_try_under_way() {
+    let scene = Scene::new();
+    scene.proxy.set(Mode::Blackhole);
+    let began = now_micros();
+    scene.home.run(["run", "--backend", &scene.through(), "demo", "--", "true"]).exits(69);
+    // A try lasts two seconds; the first counts as well.
+    let took = now_micros() - began;
+    assert!((5_000_000..8_000_000).contains(&took), "{took} microseconds");
+}
+
+#[test]
+#[cfg_attr(not(redis_server), ignore = "its server is not installed")]
 fn server_that_cuts_every_connection_starts_no_command() {
     let scene = Scene::new();
     scene.proxy.set(Mode::Cut);
