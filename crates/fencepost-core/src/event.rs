@@ -51,7 +51,8 @@ pub enum Event {
         /// Why.
         error: Error,
     },
-    /// The backend has seen something that people should know: a server whose clock was set, or which may drop data.
+    /// The backend has seen something that people should know: a server whose clock was set, which may drop data, or which has granted
+    /// another ttl than was asked for.
     Noticed {
         /// What, as a sentence without its end.
         what: String,

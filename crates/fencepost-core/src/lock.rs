@@ -16,7 +16,7 @@ use crate::logbook::{Entries, MarkOn, Period};
 use crate::name::LockName;
 use crate::poll::{Raced, race, until};
 use crate::profile::Tokens;
-use crate::telling::{Asking, tell_stale};
+use crate::telling::{Asking, tell_other_ttl, tell_stale};
 use crate::token::HolderId;
 
 /// The length of lease that is asked for unless [`Lock::ttl`] says otherwise.
@@ -333,7 +333,10 @@ impl Lock {
         let lease = Lease::start(claim, clock, profile, self.grace, observer.cloned());
         let lease = lease.completed_by(completion);
         match self.seal(&lease).await {
-            Ok(()) => Ok(lease),
+            Ok(()) => {
+                tell_other_ttl(observer, &lease, self.ttl);
+                Ok(lease)
+            }
             Err(error) => {
                 tell_stale(observer, &self.name, &error);
                 drop(lease.release().await);

@@ -27,6 +27,14 @@ pub(crate) fn tell_stale(observer: Option<&Arc<dyn Observer>>, lock: &LockName, 
     }
 }
 
+/// Tells of a store that has granted another ttl than was asked for, which counts.
+pub(crate) fn tell_other_ttl(observer: Option<&Arc<dyn Observer>>, lease: &Lease, asked: Duration) {
+    if let Some(granted) = lease.ttl().filter(|granted| *granted != asked) {
+        let what = || format!("a ttl of {granted:?} was granted, not {asked:?}");
+        tell(observer, lease.lock(), || Event::Noticed { what: what() });
+    }
+}
+
 /// The panic is printed where it happens.
 fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).ok()

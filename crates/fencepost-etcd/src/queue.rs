@@ -8,8 +8,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use fencepost_core::{
-    AcquireRequest, Cadence, Clock, Deadline, Error, ErrorKind, Event, FencingToken, Grant, Moment, Result,
-    Wait, default_grace, until,
+    AcquireRequest, Cadence, Clock, Deadline, Error, ErrorKind, FencingToken, Grant, Moment, Result, Wait,
+    default_grace, until,
 };
 use futures_channel::oneshot;
 
@@ -119,12 +119,6 @@ impl<'a> Attempt<'a> {
         let AcquireRequest { name, holder, at_least, .. } = self.request;
         let (ttl, counted_from) = (Some(session.ttl()), session.counted_from());
         let grant = Grant { name: name.clone(), holder: *holder, token, ttl, counted_from, slack: None };
-        if let Some(observer) = self.request.observer.as_ref().filter(|_| session.ttl() != self.request.ttl) {
-            let (given, asked) = (session.ttl(), self.request.ttl);
-            let what =
-                format!("etcd gives a lease of {given:?} where {asked:?} was asked for, and that counts");
-            observer.observe(name, &Event::Noticed { what });
-        }
         EtcdClaim::new(grant, session, stand, *at_least, self.has_waited)
     }
 

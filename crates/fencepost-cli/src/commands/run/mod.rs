@@ -268,9 +268,6 @@ impl Job<'_> {
             self.printer.failure(&error);
             return Err(Ending::lost(outcome::reason(&error)));
         }
-        for (target, lease) in self.plan.targets.iter().zip(leases) {
-            target.note_other_ttl(lease, self.printer);
-        }
         let assured = leases.iter().filter_map(Lease::assured).min();
         self.plan
             .grace(assured)

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost::{
-    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, Lease, Lock, LockName, Locks, Observer, Result, Scope,
-    Wait,
+    BackendUrl, Clock, DEFAULT_TTL, Error, ErrorKind, Lock, LockName, Locks, Observer, Result, Scope, Wait,
 };
 
 use super::slots;
@@ -222,13 +221,6 @@ impl Target {
     /// How far it reaches, in words.
     pub(super) fn reach(&self) -> &'static str {
         self.locks.profile().scope.describe()
-    }
-
-    /// A server that grants another ttl than was asked for is obeyed, and the user is told.
-    pub(super) fn note_other_ttl(&self, lease: &Lease, printer: Printer) {
-        if let Some(granted) = lease.ttl().filter(|granted| *granted != self.ttl) {
-            printer.note(format_args!("{}: a ttl of {granted:?} was granted, not {:?}", self.name, self.ttl));
-        }
     }
 
     /// Whether a fence protects what other hosts use too, and nobody has said where the lock is.

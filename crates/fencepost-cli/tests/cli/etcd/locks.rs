@@ -61,7 +61,8 @@ fn names_that_begin_alike_are_different_locks_and_shown_as_they_are() {
 fn ttl_that_the_server_gives_is_said() {
     let scene = Scene::new();
     let run = scene.home.run(["run", "--ttl", "500ms", "demo", "--", "true"]).exits(0);
-    assert!(run.stderr.contains("demo: ") && run.stderr.contains("1s"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("demo: a ttl of 1s was granted, not 500ms\n"), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     let quiet = scene.home.run(["run", "--ttl", "2s", "demo", "--", "true"]).exits(0);
     assert_eq!(quiet.stderr, "");
 }
