@@ -406,25 +406,31 @@ mod tests {
     use crate::watch::Heard;
     use fencepost_core::{block_on, race};
     use fencepost_testkit::proxy::Proxy;
-    use fencepost_testkit::servers::EtcdSetup;
+    use fencepost_testkit::servers::{EtcdServer, EtcdSetup};
 
     const STATUS: &str = "/etcdserverpb.Maintenance/Status";
     const EACH: Duration = Duration::from_millis(100);
 
-    /// Whether the connection is open still after a request that took too long, and was there for another one meanwhile.
-    fn outlives_a_slow_request(is_frozen: bool) -> bool {
-        // A login takes it longer than that, and nothing else.
+    /// A server that takes longer than [`EACH`] for a login, and for nothing else.
+    fn slow_at_logins() -> EtcdServer {
         let mut server = EtcdSetup::default().arguments(&["--bcrypt-cost", "13"]).start();
         server.require_login("s3cret");
+        server
+    }
+
+    async fn log_in_once(members: &Members) -> Result<Answer<AuthenticateResponse>, Failed> {
+        let login = AuthenticateRequest { name: "root".to_owned(), password: "s3cret".to_owned() };
+        let patience = Patience { each: EACH, most: Duration::ZERO };
+        members.call("/etcdserverpb.Auth/Authenticate", || framed(&login), patience).await
+    }
+
+    /// Whether the connection is open still after a request that took too long, and was there for another one meanwhile.
+    fn outlives_a_slow_request(is_frozen: bool) -> bool {
+        let server = slow_at_logins();
         let members = Members::new(Clock::system(), Endpoint::of(&server.url().parse().unwrap()).unwrap());
         let most = Duration::from_secs(5);
         let status = || members.ask_one::<StatusResponse>(0, STATUS, framed(&StatusRequest {}), most);
-        let login = AuthenticateRequest { name: "root".to_owned(), password: "s3cret".to_owned() };
-        let slow = members.call::<AuthenticateResponse>(
-            "/etcdserverpb.Auth/Authenticate",
-            || framed(&login),
-            Patience { each: EACH, most: Duration::ZERO },
-        );
+        let slow = log_in_once(&members);
         let asking = async {
             // Those of a server that is stopped end with its connection.
             while status().await.is_ok() {
@@ -458,19 +464,13 @@ mod tests {
     #[test]
     #[cfg_attr(not(etcd_server), ignore = "its server is not installed")]
     fn watches_leave_a_busy_member_with_the_requests_and_its_connection_stays() {
-        let mut busy = EtcdSetup::default().arguments(&["--bcrypt-cost", "13"]).start();
-        busy.require_login("s3cret");
+        let busy = slow_at_logins();
         let other = Proxy::start(busy.address());
         let url = format!("etcd://root:s3cret@{},{}", busy.address(), other.address());
         let members = Members::new(Clock::system(), Endpoint::of(&url.parse().unwrap()).unwrap());
         let most = Duration::from_secs(5);
         let status = || members.ask_one::<StatusResponse>(0, STATUS, framed(&StatusRequest {}), most);
-        let login = AuthenticateRequest { name: "root".to_owned(), password: "s3cret".to_owned() };
-        let slow = members.call::<AuthenticateResponse>(
-            "/etcdserverpb.Auth/Authenticate",
-            || framed(&login),
-            Patience { each: EACH, most: Duration::ZERO },
-        );
+        let slow = log_in_once(&members);
         let asking = async {
             while status().await.is_ok() {
                 members.clock().sleep(EACH / 10).await;

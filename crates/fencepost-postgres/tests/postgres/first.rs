@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost_core::{ErrorKind, until};
 use fencepost_testkit::block_on;
-use fencepost_testkit::servers::{PostgresServer, wait_until};
+use fencepost_testkit::servers::{PostgresClient, PostgresServer, wait_until};
 
 use crate::stage::{
     CARELESS, DOOR, LONG, SOON, ask, assert_kind, assert_nothing_is_left, at, clock, draw, entries, lock,
@@ -13,6 +13,15 @@ use crate::stage::{
 
 /// Far above any clock in microseconds.
 const FAR: u64 = 1 << 62;
+
+/// A session in whose transaction `sql` was carried out, after the lock was held once.
+fn in_transaction(server: &PostgresServer, sql: &str) -> PostgresClient {
+    draw(&at(server, CARELESS));
+    let mut other = session(server);
+    told(&mut other, "begin");
+    told(&mut other, sql);
+    other
+}
 
 #[test]
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
@@ -46,10 +55,7 @@ fn lock_in_whose_door_somebody_stands_is_given_to_no_new_session() {
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn row_that_changes_meanwhile_gives_a_greater_token_and_one_release_frees_it() {
     let server = PostgresServer::start();
-    draw(&at(&server, CARELESS));
-    let mut other = session(&server);
-    told(&mut other, "begin");
-    told(&mut other, &format!("update fencepost.lock set token = {FAR}"));
+    let mut other = in_transaction(&server, &format!("update fencepost.lock set token = {FAR}"));
     let ann = at(&server, CARELESS);
     let asking = ask(&lock(&ann, "a"));
     let waiting = "select count(*) from pg_stat_activity where application_name = 'fencepost' and wait_event_type = 'Lock'";
@@ -67,10 +73,7 @@ fn row_that_changes_meanwhile_gives_a_greater_token_and_one_release_frees_it() {
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn row_that_is_not_to_be_had_leaves_nothing_with_a_new_session() {
     let server = PostgresServer::start();
-    draw(&at(&server, CARELESS));
-    let mut other = session(&server);
-    told(&mut other, "begin");
-    told(&mut other, "select from fencepost.lock for update");
+    let mut other = in_transaction(&server, "select from fencepost.lock for update");
     let ann = at(&server, CARELESS);
     let error = refusal(&lock(&ann, "a"));
     assert_kind(&error, ErrorKind::Contended);
@@ -84,10 +87,7 @@ fn row_that_is_not_to_be_had_leaves_nothing_with_a_new_session() {
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn request_that_is_given_up_while_it_waits_for_the_row_leaves_nothing_with_a_new_session() {
     let server = PostgresServer::start();
-    draw(&at(&server, CARELESS));
-    let mut other = session(&server);
-    told(&mut other, "begin");
-    told(&mut other, "select from fencepost.lock for update");
+    let mut other = in_transaction(&server, "select from fencepost.lock for update");
     let ann = at(&server, CARELESS);
     let wanted = lock(&ann, "a").ttl(LONG);
     let outcome = block_on(until(&clock(), Some(now().after(Duration::from_millis(150))), wanted.acquire()));
@@ -105,11 +105,9 @@ fn request_that_is_given_up_while_it_waits_for_the_row_leaves_nothing_with_a_new
 #[cfg_attr(not(postgres_server), ignore = "its server is not installed")]
 fn session_begins_although_its_look_finds_a_table_locked_for_a_while() {
     let server = PostgresServer::start();
-    draw(&at(&server, CARELESS));
     for table in ["installation", "incarnation"] {
-        let mut other = session(&server);
-        told(&mut other, "begin");
-        told(&mut other, &format!("lock table fencepost.{table} in access exclusive mode"));
+        let lock_table = format!("lock table fencepost.{table} in access exclusive mode");
+        let mut other = in_transaction(&server, &lock_table);
         let ann = at(&server, CARELESS);
         let asking = ask(&lock(&ann, "a"));
         pass(SOON / 2);
